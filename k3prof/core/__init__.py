@@ -1,0 +1,1 @@
+"""Pure records and arithmetic: no files, processes, sockets, clocks or printing."""

@@ -1,0 +1,191 @@
+"""What a sweep found, placement by placement: the figures that tables, reports and JSON show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from k3prof.core.device import DeviceKind
+from k3prof.core.idle import Parallelism, parallelism
+from k3prof.core.metrics import METRICS
+from k3prof.core.timeline import Counter, Phase, PhaseKind, Series, busy_share
+from k3prof.core.trial import Caveat, Outcome, RequestRecord, TrialRecord, TrialStatus, Workload
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over repetitions.
+
+    Attributes:
+        median: The middle value.
+        low: The smallest.
+        high: The largest.
+        n: How many repetitions.
+    """
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class WorkloadSummary:
+    """What one placement did with one workload.
+
+    Attributes:
+        workload: The workload.
+        rate: Tokens per second: `pp` or `tg`; None when no repetition counts.
+        ttft_ms: Time to first token.
+        parallelism: P over the phase that the workload is about (prefill or decode); None when not observed.
+        busy_frac: Mean busy share of each device in that phase, and of the host's `CPU`; None where not observed.
+    """
+
+    workload: Workload
+    rate: Spread | None
+    ttft_ms: Spread | None
+    parallelism: Parallelism | None
+    busy_frac: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class PlacementSummary:
+    """What a sweep found out about one placement.
+
+    Attributes:
+        placement: Its name.
+        outcome: How its last trial ended.
+        load_s: Seconds from the server's start until it answered; None when it never did.
+        workloads: One summary per workload asked for.
+        caveats: Reasons to doubt the figures.
+    """
+
+    placement: str
+    outcome: Outcome
+    load_s: float | None
+    workloads: tuple[WorkloadSummary, ...]
+    caveats: tuple[Caveat, ...]
+
+    def of(self, workload: Workload) -> WorkloadSummary | None:
+        """Return the summary of a workload, or None when this placement was not asked for it."""
+        return next((one for one in self.workloads if one.workload == workload), None)
+
+
+def phases(trial: TrialRecord) -> list[Phase]:
+    """Return what the server was doing when, by the client's own times, in order of time.
+
+    With several streams, prefill lasts from the first request sent to the last first token, and decode from there
+    to the first stream's end: the time in which every stream was generating.
+    """
+    found: list[Phase] = []
+    if trial.ready_ns is not None:
+        found.append(Phase(PhaseKind.LOAD, trial.started_ns, trial.ready_ns))
+    for (workload, role, repetition), requests in _repetitions(trial.requests).items():
+        begin_ns = min(request.sent_ns for request in requests)
+        end_ns = max(request.ended_ns for request in requests)
+        if role == "warmup":
+            found.append(Phase(PhaseKind.WARMUP, begin_ns, end_ns, workload.name, repetition))
+            continue
+        if not all(request.arrivals_ns.size for request in requests):
+            continue
+        first_ns = max(int(request.arrivals_ns[0]) for request in requests)
+        last_ns = min(int(request.arrivals_ns[-1]) for request in requests)
+        found.append(Phase(PhaseKind.PREFILL, begin_ns, first_ns, workload.name, repetition))
+        if last_ns > first_ns:
+            found.append(Phase(PhaseKind.DECODE, first_ns, last_ns, workload.name, repetition))
+    return sorted(found, key=lambda phase: phase.begin_ns)
+
+
+def device_counters(trial: TrialRecord, series: Iterable[Series]) -> list[Series]:
+    """Return the busy counter of each device that is not the host, in the order of the devices."""
+    by_device = {one.device: one for one in series if one.counter in (Counter.CPU_TIME_NS, Counter.BUSY_FRAC)}
+    names = [device.name for device in trial.devices if device.kind is not DeviceKind.CPU]
+    return [by_device[name] for name in names if name in by_device]
+
+
+def summarize_trial(trial: TrialRecord, series: Sequence[Series]) -> PlacementSummary:
+    """Return what one trial found, with the samples taken while it ran."""
+    all_phases = phases(trial)
+    return PlacementSummary(
+        placement=trial.spec.placement,
+        outcome=trial.outcome,
+        load_s=None if trial.ready_ns is None else (trial.ready_ns - trial.started_ns) / 1e9,
+        workloads=tuple(_summarize_workload(trial, one, series, all_phases) for one in trial.spec.workloads),
+        caveats=trial.caveats,
+    )
+
+
+def merge(summaries: Sequence[PlacementSummary]) -> PlacementSummary:
+    """Put together the trials of one placement, oldest first: later figures of a workload replace earlier ones."""
+    latest: dict[Workload, WorkloadSummary] = {}
+    for summary in summaries:
+        for one in summary.workloads:
+            if one.rate is not None or one.workload not in latest:
+                latest[one.workload] = one
+    last = summaries[-1]
+    caveats = dict.fromkeys(caveat for summary in summaries for caveat in summary.caveats)
+    load_s = next((one.load_s for one in reversed(summaries) if one.load_s is not None), None)
+    return PlacementSummary(last.placement, last.outcome, load_s, tuple(latest.values()), tuple(caveats))
+
+
+def rank(summaries: Iterable[PlacementSummary], workload: Workload) -> list[PlacementSummary]:
+    """Return the placements that may be compared on a workload, fastest first."""
+
+    def rate(summary: PlacementSummary) -> float | None:
+        found = summary.of(workload)
+        return found.rate.median if found is not None and found.rate is not None else None
+
+    comparable = [one for one in summaries if one.outcome.status is TrialStatus.OK and rate(one) is not None]
+    return sorted(comparable, key=lambda one: rate(one) or 0.0, reverse=True)
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Return the spread of a figure's repetitions, or None when there are none."""
+    if not values:
+        return None
+    return Spread(float(np.median(values)), min(values), max(values), len(values))
+
+
+def _summarize_workload(
+    trial: TrialRecord, workload: Workload, series: Sequence[Series], all_phases: Sequence[Phase]
+) -> WorkloadSummary:
+    measured = [
+        requests
+        for (of, role, _), requests in _repetitions(trial.requests).items()
+        if of == workload and role == "measure"
+    ]
+    kind = PhaseKind.PREFILL if workload.kind == "pp" else PhaseKind.DECODE
+    intervals = [
+        (phase.begin_ns, phase.end_ns) for phase in all_phases if phase.kind is kind and phase.workload == workload.name
+    ]
+    busy_counters = [one for one in series if one.counter in (Counter.CPU_TIME_NS, Counter.BUSY_FRAC)]
+    return WorkloadSummary(
+        workload=workload,
+        rate=_spread_of(workload.kind, measured),
+        ttft_ms=_spread_of("ttft", measured),
+        parallelism=parallelism(device_counters(trial, series), intervals),
+        busy_frac={one.device: _mean_busy(one, intervals) for one in busy_counters},
+    )
+
+
+def _spread_of(metric: str, measured: Iterable[Sequence[RequestRecord]]) -> Spread | None:
+    values = (METRICS[metric].compute(requests) for requests in measured)
+    return spread([value for value in values if value is not None])
+
+
+def _mean_busy(series: Series, intervals: Sequence[tuple[int, int]]) -> float | None:
+    shares = [(busy_share(series, begin, end), end - begin) for begin, end in intervals]
+    observed = [(share, ns) for share, ns in shares if share is not None]
+    return sum(s * ns for s, ns in observed) / sum(ns for _, ns in observed) if observed else None
+
+
+def _repetitions(
+    requests: Iterable[RequestRecord],
+) -> dict[tuple[Workload, str, int], list[RequestRecord]]:
+    grouped: dict[tuple[Workload, str, int], list[RequestRecord]] = defaultdict(list)
+    for request in requests:
+        grouped[request.workload, request.role, request.repetition].append(request)
+    return grouped

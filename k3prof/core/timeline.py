@@ -1,0 +1,133 @@
+"""What was seen while servers worked: samples of counters, phases, and the clocks that date them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ClockAnchor:
+    """One instant on two clocks, so that monotonic times can be shown as dates.
+
+    Attributes:
+        monotonic_ns: CLOCK_MONOTONIC.
+        unix_ns: Nanoseconds since 1970 in UTC, read at the same moment.
+    """
+
+    monotonic_ns: int
+    unix_ns: int
+
+
+class PhaseKind(StrEnum):
+    """What the server was asked to do at a time."""
+
+    LOAD = "load"
+    WARMUP = "warm-up"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """An interval of one kind of work, marked from the client's own times.
+
+    Attributes:
+        kind: What was going on.
+        begin_ns: Monotonic start.
+        end_ns: Monotonic end.
+        workload: The workload's name; empty where none was running.
+        repetition: Which repetition of the workload, from 0.
+    """
+
+    kind: PhaseKind
+    begin_ns: int
+    end_ns: int
+    workload: str = ""
+    repetition: int = 0
+
+
+class Counter(StrEnum):
+    """What can be sampled. The text names the quantity and its unit."""
+
+    CPU_TIME_NS = "cpu_time_ns"
+    """Cumulative time on a processor, of all threads of a process."""
+    BUSY_FRAC = "busy_frac"
+    """Share of the counter's own window in which the device was busy."""
+    MEMORY_BYTES = "memory_bytes"
+    POWER_W = "power_w"
+    HOST_CPU_FRAC = "host_cpu_frac"
+    HOST_AVAILABLE_BYTES = "host_available_bytes"
+    MAJOR_FAULTS = "major_faults"
+    """Cumulative page faults that waited for a disk."""
+    THROTTLED_NS = "throttled_ns"
+    """Cumulative time in which the cgroup's quota kept runnable threads waiting."""
+    FREQUENCY_MHZ = "frequency_mhz"
+    LATENESS_NS = "lateness_ns"
+    """How long after its deadline the sampler took a sample."""
+    READ_ERRORS = "read_errors"
+    """Cumulative samples that could not be read."""
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether only differences mean something."""
+        return self in _CUMULATIVE
+
+
+_CUMULATIVE = frozenset({Counter.CPU_TIME_NS, Counter.MAJOR_FAULTS, Counter.THROTTLED_NS, Counter.READ_ERRORS})
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Samples of one counter of one device, in order of time.
+
+    Attributes:
+        device: The device's name: `RPC0`, `CUDA1`, `CPU` (llama-server itself), `host` (the whole machine).
+        counter: What was read.
+        period_ns: The counter's own resolution: the window it averages over, or the sampling interval.
+        time_ns: Monotonic times, shape (samples,), int64, strictly increasing.
+        value: Readings, shape (samples,), float64.
+    """
+
+    device: str
+    counter: Counter
+    period_ns: int
+    time_ns: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+
+def busy_share(series: Series, begin_ns: int, end_ns: int) -> float | None:
+    """Return the mean busy share of a device in an interval, or None where it was not observed.
+
+    For cumulative processor time the share is the exact difference over the interval (interpolated at its edges);
+    for a utilisation counter, the mean of the readings whose window ends inside.
+    """
+    if end_ns <= begin_ns or series.time_ns.size == 0:
+        return None
+    if series.counter is Counter.CPU_TIME_NS:
+        if begin_ns < series.time_ns[0] or end_ns > series.time_ns[-1]:
+            return None
+        begin, end = np.interp([begin_ns, end_ns], series.time_ns, series.value)
+        return float((end - begin) / (end_ns - begin_ns))
+    inside = (series.time_ns > begin_ns) & (series.time_ns <= end_ns)
+    return float(series.value[inside].mean()) if inside.any() else None
+
+
+def busy_steps(series: Series, begin_ns: int, end_ns: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return a device's busy share between successive samples.
+
+    Returns:
+        Edges, shape (steps + 1,), int64 monotonic ns; shares between them, shape (steps,), each from 0 up.
+        Both empty when fewer than two samples lie in the interval.
+    """
+    lo, hi = np.searchsorted(series.time_ns, [begin_ns, end_ns], side="left")
+    time_ns, value = series.time_ns[max(lo - 1, 0) : hi + 1], series.value[max(lo - 1, 0) : hi + 1]
+    if time_ns.size < 2:
+        return np.empty(0, np.int64), np.empty(0, np.float64)
+    if series.counter is Counter.CPU_TIME_NS:
+        return time_ns, np.diff(value) / np.diff(time_ns)
+    return time_ns, value[1:]

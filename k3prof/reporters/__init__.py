@@ -1,0 +1,1 @@
+"""Records to text, HTML and pictures; they never measure."""

@@ -1,0 +1,71 @@
+"""A sweep's report as Markdown, for an issue or a wiki: the same words and figures, without pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from k3prof.core.trial import TrialStatus
+from k3prof.reporters import formats
+from k3prof.reporters.measurement import Facts
+from k3prof.reporters.ranking_markdown import caveat_list, ranking_tables
+from k3prof.reporters.report_input import ReportInput
+from k3prof.reporters.report_page import FIGURE_COLUMNS, PlacementPage, ReportPage, report_page
+from k3prof.reporters.untrusted import markdown, markdown_code
+
+
+def as_markdown(given: ReportInput) -> str:
+    """Return the report of a sweep."""
+    return "\n\n".join(_blocks(report_page(given))) + "\n"
+
+
+def _blocks(page: ReportPage) -> Iterator[str]:
+    yield f"# {markdown(page.title)}"
+    yield markdown(page.subtitle)
+    yield f"**{markdown(page.lead)}**"
+    yield "## Ranking"
+    yield from ranking_tables(page.rankings, "###")
+    yield (
+        "tok/s: median over n repetitions, then the smallest and the largest. Where two placements' ranges overlap, "
+        "their order is not established."
+    )
+    yield "## What P says here"
+    yield from (markdown(paragraph) for paragraph in page.meaning)
+    yield "## Placements"
+    for one in page.placements:
+        yield from _placement(one)
+    if not page.placements:
+        yield "None ran to its end."
+    if page.unfinished:
+        yield "## Failed, void or interrupted"
+        for one in page.unfinished:
+            yield from _placement(one)
+    yield "## What was run"
+    yield _facts(page.setting)
+    if page.settings:
+        yield markdown_code(page.settings.rstrip())
+    yield "## How it was measured"
+    yield _facts(page.method)
+
+
+def _placement(one: PlacementPage) -> Iterator[str]:
+    outcome = one.summary.outcome
+    yield f"### {markdown(one.summary.placement)}"
+    if one.standing or outcome.message:
+        yield markdown(". ".join(filter(None, [one.standing, outcome.message])))
+    if outcome.evidence:
+        yield "The line of the server's log that says so:"
+        yield markdown_code(outcome.evidence)
+    if outcome.status is TrialStatus.OK:
+        rows = [FIGURE_COLUMNS, ("---",) * len(FIGURE_COLUMNS), *(tuple(map(markdown, row)) for row in one.figures)]
+        yield "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    if one.summary.caveats:
+        yield caveat_list(one.summary.caveats)
+    if not one.command:
+        yield f"The server's command is {formats.UNKNOWN}."
+        return
+    yield "The server was started with:"
+    yield markdown_code(one.command)
+
+
+def _facts(facts: Facts) -> str:
+    return "\n".join(f"- **{markdown(name)}**: {markdown(value)}" for name, value in facts)

@@ -1,0 +1,171 @@
+"""What a report says, apart from how it looks: the text and tables that HTML and Markdown share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from k3prof.core.build import Build
+from k3prof.core.device import HOST, DeviceKind
+from k3prof.core.summary import PlacementSummary, WorkloadSummary
+from k3prof.core.timeline import ClockAnchor, Series
+from k3prof.core.trial import TrialRecord, TrialStatus
+from k3prof.reporters import formats, ranking, report_words
+from k3prof.reporters.measurement import Facts, measurement
+from k3prof.reporters.report_input import ReportInput
+from k3prof.reporters.timeline_data import Timeline, describe_devices, timeline
+
+FIGURE_COLUMNS = ("workload", "tok/s", "min–max", "n", "time to first token", "P", "90 % interval", "busy share")
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementPage:
+    """One placement's part of a report.
+
+    Attributes:
+        summary: What was found.
+        standing: How it ended when not well, in a few words; empty otherwise.
+        figures: One row of `FIGURE_COLUMNS` for each workload.
+        drawn: Its timeline; None when no samples were taken.
+        command: The exact server command with the environment that the placement sets; empty when unknown.
+    """
+
+    summary: PlacementSummary
+    standing: str
+    figures: tuple[tuple[str, ...], ...]
+    drawn: Timeline | None
+    command: str
+
+
+@dataclass(frozen=True, eq=False)
+class ReportPage:
+    """A whole report.
+
+    Attributes:
+        title: The experiment's name.
+        subtitle: The model, the devices, the date.
+        lead: The answer in one sentence.
+        setting: What was run, on what.
+        rankings: The order of the placements under each workload.
+        meaning: Paragraphs on P.
+        placements: Those that ran well, fastest first.
+        unfinished: Those that failed, were void or interrupted.
+        method: How it was measured.
+        settings: The experiment's settings as given.
+    """
+
+    title: str
+    subtitle: str
+    lead: str
+    setting: Facts
+    rankings: tuple[ranking.Section, ...]
+    meaning: tuple[str, ...]
+    placements: tuple[PlacementPage, ...]
+    unfinished: tuple[PlacementPage, ...]
+    method: Facts
+    settings: str
+
+
+def report_page(given: ReportInput) -> ReportPage:
+    """Return what a report on a sweep says."""
+    found = ranking.sections(given.summaries)
+    order = [row.summary for row in found[0].rows] if found else list(given.summaries)
+    pages = [_placement(given, summary) for summary in order]
+    series: list[Series] = [one for trial in given.trials for one in given.series.get(trial.id, ())]
+    return ReportPage(
+        title=given.title,
+        subtitle=_subtitle(given),
+        lead=report_words.lead(found),
+        setting=tuple(_setting(given)),
+        rankings=found,
+        meaning=tuple(report_words.meaning(found, given.trials)),
+        placements=tuple(page for page in pages if page.summary.outcome.status is TrialStatus.OK),
+        unfinished=tuple(page for page in pages if page.summary.outcome.status is not TrialStatus.OK),
+        method=measurement(given.trials, series),
+        settings=given.settings,
+    )
+
+
+def _subtitle(given: ReportInput) -> str:
+    models = dict.fromkeys(trial.spec.model_path.rpartition("/")[2] for trial in given.trials)
+    devices = dict.fromkeys(describe_devices(trial.devices) for trial in given.trials)
+    when = _when(given.trials[0].started_ns, given.anchor) if given.trials else "no trial yet"
+    return " · ".join([" and ".join(models), " and ".join(devices), when])
+
+
+def _placement(given: ReportInput, summary: PlacementSummary) -> PlacementPage:
+    trials = [trial for trial in given.trials if trial.spec.placement == summary.placement]
+    observed = [trial for trial in trials if given.series.get(trial.id)]
+    latest = trials[-1] if trials else None
+    return PlacementPage(
+        summary=summary,
+        standing=formats.standing(summary.outcome),
+        figures=tuple(_figures(one) for one in summary.workloads),
+        drawn=timeline(observed[-1], given.series[observed[-1].id]) if observed else None,
+        command=_command(given, latest) if latest is not None else "",
+    )
+
+
+def _figures(found: WorkloadSummary) -> tuple[str, ...]:
+    devices = sorted(found.busy_frac, key=lambda name: name == HOST.name)
+    busy = [f"{device} {formats.share(found.busy_frac[device])}" for device in devices]
+    return (
+        found.workload.name,
+        formats.rate(found.rate.median if found.rate else None),
+        formats.rate_range(found.rate),
+        str(found.rate.n) if found.rate else "",
+        f"{found.ttft_ms.median:,.0f} ms" if found.ttft_ms else formats.UNKNOWN,
+        formats.degree(found.parallelism),
+        formats.interval(found.parallelism),
+        ", ".join(busy) or formats.UNKNOWN,
+    )
+
+
+def _command(given: ReportInput, trial: TrialRecord) -> str:
+    argv = given.commands.get(trial.id)
+    if not argv:
+        return ""
+    environment = [f"{name}={shlex.quote(value)}" for name, value in sorted(trial.spec.env.items())]
+    return " ".join([*environment, shlex.join(argv)])
+
+
+def _setting(given: ReportInput) -> Iterator[tuple[str, str]]:
+    yield "when", _when(given.trials[0].started_ns, given.anchor) if given.trials else formats.UNKNOWN
+    models = dict.fromkeys(f"{trial.spec.model_path} ({trial.spec.model})" for trial in given.trials)
+    yield "model", ", ".join(models) or formats.UNKNOWN
+    yield "devices", "; ".join(_devices(given)) or formats.UNKNOWN
+    yield "trials", _counted(given)
+    for build in given.builds:
+        yield f"build {build.name}", _build(build)
+    yield from given.host.items()
+
+
+def _build(build: Build) -> str:
+    commit = "" if build.commit and build.commit in build.version else f"commit {build.commit or formats.UNKNOWN}"
+    flags = " ".join(build.cmake_flags) or "CMake flags unknown"
+    return ", ".join(filter(None, [build.version, commit, build.compiler, flags, f"sha256 {build.sha256}"]))
+
+
+def _devices(given: ReportInput) -> list[str]:
+    """Return the devices, those that differ in name alone taken together."""
+    alike: dict[str, dict[str, None]] = {}
+    for device in (device for trial in given.trials for device in trial.devices):
+        what = "stand-in device" if device.kind is DeviceKind.STAND_IN else device.description
+        alike.setdefault(" ".join(filter(None, [what, device.uuid])), {})[device.name] = None
+    return [": ".join(filter(None, [", ".join(names), what])) for what, names in alike.items()]
+
+
+def _counted(given: ReportInput) -> str:
+    counts: dict[str, int] = {}
+    for trial in given.trials:
+        counts[trial.outcome.status] = counts.get(trial.outcome.status, 0) + 1
+    return ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
+
+
+def _when(time_ns: int, anchor: ClockAnchor | None) -> str:
+    if anchor is None:
+        return formats.UNKNOWN
+    unix_s = (anchor.unix_ns + time_ns - anchor.monotonic_ns) / 1e9
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,75 @@
+"""What a sweep would do: the order, and each server's exact command and environment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from k3prof.core.trial import Workload
+from k3prof.reporters.untrusted import one_line
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """One placement of a sweep, before it runs.
+
+    Attributes:
+        placement: Its name.
+        about: What its file says about it.
+        workloads: What is left to measure; empty when nothing is.
+        argv: The server's command; what is chosen at the start stands in capitals.
+        env: The variables set for it beyond the inherited ones.
+    """
+
+    placement: str
+    about: str
+    workloads: tuple[Workload, ...]
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep would do.
+
+    Attributes:
+        trials: In the order of running.
+        stand_ins: The command that starts each stand-in, by device name.
+        trace: Where the results would go.
+    """
+
+    trials: Sequence[PlannedTrial]
+    stand_ins: Mapping[str, tuple[str, ...]]
+    trace: str
+
+
+def as_text(plan: SweepPlan) -> str:
+    """Return the plan as commands that a shell takes, each under what it is for."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def as_json(plan: SweepPlan) -> dict[str, object]:
+    """Return the plan as `json.dumps` takes it."""
+    trials = [{**asdict(trial), "workloads": [one.name for one in trial.workloads]} for trial in plan.trials]
+    return {"trials": trials, "stand_ins": dict(plan.stand_ins), "trace": plan.trace}
+
+
+def _lines(plan: SweepPlan) -> Iterator[str]:
+    yield f"# results go to {one_line(plan.trace)}"
+    for name, argv in plan.stand_ins.items():
+        yield f"# for each placement, {name}:"
+        yield _command(argv, {})
+    for number, trial in enumerate(plan.trials, start=1):
+        yield ""
+        left = ", ".join(one.name for one in trial.workloads) or "nothing left to do"
+        yield f"# {number}/{len(plan.trials)} {one_line(trial.placement)}: {left}"
+        if trial.about:
+            yield f"# {one_line(trial.about)}"
+        if trial.workloads:
+            yield _command(trial.argv, trial.env)
+
+
+def _command(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    settings = [f"{name}={shlex.quote(value)}" for name, value in env.items()]
+    return one_line(" ".join([*settings, shlex.join(argv)]))

@@ -1,0 +1,1 @@
+"""TOML to records, and the trace file."""

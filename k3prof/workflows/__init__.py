@@ -1,0 +1,1 @@
+"""Where servers, collectors, the store and the reporters meet."""

@@ -1,0 +1,96 @@
+"""Watch the devices while a server works: the sampler's readings, carried to where they are kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Self
+
+import numpy as np
+
+from k3prof.collectors.sampler import MACHINE, Sampler, SamplerPlan, start_sampler
+from k3prof.core.device import DeviceKind
+from k3prof.core.timeline import Counter, Series
+from k3prof.core.trial import Caveat
+from k3prof.errors import K3profError
+from k3prof.llama.devices import DevicePlan
+
+_CARRY_INTERVAL_S = 0.25
+_LATE_NS = 5_000_000
+_LATENESS_QUANTILE = 0.99
+
+
+class Observer:
+    """Samples from entering its context to leaving it.
+
+    Args:
+        devices: What is watched.
+        pids: The processes behind devices: the stand-ins, and llama-server as `CPU`.
+        keep: Gets the samples, a few times a second, from a thread of the observer's own.
+    """
+
+    def __init__(self, devices: DevicePlan, pids: Mapping[str, int], keep: Callable[[list[Series]], None]) -> None:
+        gpus = tuple(
+            (device.name, device.uuid)
+            for device in devices.devices
+            if device.kind is DeviceKind.CUDA and device.uuid is not None
+        )
+        self._plan = SamplerPlan(tuple(pids.items()), gpus)
+        self._keep = keep
+        self._lateness_ns: list[float] = []
+        self._failure: K3profError | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._carry, name="samples")
+        self._sampler: Sampler | None = None
+
+    def __enter__(self) -> Self:
+        self._sampler = start_sampler(self._plan)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def caveats(self) -> list[Caveat]:
+        """What makes the samples doubtful; complete once the context is left."""
+        found = [
+            Caveat("sampler-failed", failure, "the figures of the server itself are not affected")
+            for failure in (self._sampler.failures if self._sampler is not None else ())
+        ]
+        if self._lateness_ns:
+            late_ns = float(np.quantile(self._lateness_ns, _LATENESS_QUANTILE))
+            if late_ns > _LATE_NS:
+                found.append(
+                    Caveat(
+                        "sampler-late",
+                        f"one sample in a hundred was taken more than {late_ns / 1e6:.0f} ms late",
+                        "other load keeps the processor busy: see `k3prof doctor`",
+                    )
+                )
+        return found
+
+    def _carry(self) -> None:
+        assert self._sampler is not None  # noqa: S101 - the thread starts after the sampler
+        try:
+            while not self._stop.wait(_CARRY_INTERVAL_S):
+                self._pass_on(self._sampler.poll())
+        except K3profError as error:
+            self._failure = error
+        finally:
+            rest = self._sampler.stop()
+            if self._failure is None:
+                try:
+                    self._pass_on(rest)
+                except K3profError as error:
+                    self._failure = error
+
+    def _pass_on(self, series: list[Series]) -> None:
+        for one in series:
+            if one.device == MACHINE and one.counter is Counter.LATENESS_NS:
+                self._lateness_ns += one.value.tolist()
+        if series:
+            self._keep(series)

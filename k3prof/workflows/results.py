@@ -1,0 +1,60 @@
+"""What a trace's latest sweep found, read back and summarized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from k3prof.core.summary import PlacementSummary, merge, summarize_trial
+from k3prof.core.timeline import Series
+from k3prof.core.trial import Outcome, TrialRecord, TrialStatus
+from k3prof.store.trace import SweepRecord, Trace
+
+_NOT_RUN = Outcome(TrialStatus.INTERRUPTED, message="not run yet")
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementResult:
+    """One placement of the latest sweep, with all trials of its present configuration.
+
+    Attributes:
+        summary: Its figures.
+        trials: Its trials, oldest first, each with what was sampled while it ran.
+    """
+
+    summary: PlacementSummary
+    trials: tuple[tuple[TrialRecord, tuple[Series, ...]], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SweepResult:
+    """The latest sweep of a trace.
+
+    Attributes:
+        sweep: What was asked.
+        placements: What came of it, in the order of asking.
+    """
+
+    sweep: SweepRecord
+    placements: tuple[PlacementResult, ...]
+
+    @property
+    def summaries(self) -> list[PlacementSummary]:
+        """The figures of each placement."""
+        return [placement.summary for placement in self.placements]
+
+
+def read_results(trace: Trace) -> SweepResult:
+    """Return what the latest sweep found; trials of configurations that it did not ask for are left out.
+
+    Raises:
+        TraceError: The trace holds no sweep, or cannot be read.
+    """
+    sweep = trace.last_sweep()
+    return SweepResult(sweep, tuple(_read(trace, placement, key) for placement, key in sweep.asked))
+
+
+def _read(trace: Trace, placement: str, configuration: str) -> PlacementResult:
+    trials = tuple((trial, tuple(trace.series(trial.id))) for trial in trace.trials(configuration))
+    if not trials:
+        return PlacementResult(PlacementSummary(placement, _NOT_RUN, None, (), ()), ())
+    return PlacementResult(merge([summarize_trial(trial, series) for trial, series in trials]), trials)

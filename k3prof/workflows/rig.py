@@ -1,0 +1,101 @@
+"""What a sweep runs on and what it runs: build, devices, model and placements, all checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from k3prof.collectors.nvml import list_gpus
+from k3prof.collectors.visible_gpus import visible_gpus
+from k3prof.core.build import Build
+from k3prof.core.experiment import Experiment, effective_flags
+from k3prof.core.flag_check import canonical, check_flags
+from k3prof.core.flags import FlagVocabulary
+from k3prof.core.trial import TrialSpec
+from k3prof.errors import ConfigErrors
+from k3prof.llama.build import find_build
+from k3prof.llama.command import deciding_env, measurement_flags, server_argv
+from k3prof.llama.devices import DevicePlan, plan_devices
+from k3prof.llama.flag_help import read_vocabulary
+from k3prof.store.config import Overrides, load_experiment
+from k3prof.workflows.model_file import ModelFile, find_model
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A machine made ready in thought: nothing has been started.
+
+    Attributes:
+        build: The llama.cpp build.
+        vocabulary: The flags it understands.
+        devices: The devices to use.
+        model: The model.
+    """
+
+    build: Build
+    vocabulary: FlagVocabulary
+    devices: DevicePlan
+    model: ModelFile
+
+    def argv(self, spec: TrialSpec, endpoints: tuple[str, ...], port: int | str, alias: str) -> list[str]:
+        """Return the command that starts a trial's server."""
+        return server_argv(
+            Path(self.build.bin_dir) / "llama-server",
+            self.vocabulary,
+            spec.flags,
+            model=self.model.path,
+            endpoints=endpoints,
+            port=port,
+            alias=alias,
+        )
+
+
+@dataclass(frozen=True)
+class PreparedSweep:
+    """An experiment whose every file, flag and device has been checked.
+
+    Attributes:
+        experiment: What the files and the command line ask for, flags under the build's own names.
+        rig: What it runs on.
+        specs: One trial per placement, in the order of running.
+    """
+
+    experiment: Experiment
+    rig: Rig
+    specs: tuple[TrialSpec, ...]
+
+
+def prepare(path: Path, overrides: Overrides, inherited_env: Mapping[str, str] = os.environ) -> PreparedSweep:
+    """Check everything that a sweep needs.
+
+    Raises:
+        ConfigError: The files, the options or the model are wrong; every problem with the files at once.
+        MachineError: The build or the devices cannot do it.
+    """
+    experiment = load_experiment(path, overrides)
+    build = find_build(experiment.settings.build)
+    vocabulary = read_vocabulary(Path(build.bin_dir))
+    devices = plan_devices(experiment.settings.devices, build, visible_gpus(list_gpus(), inherited_env))
+    if problems := check_flags(experiment, vocabulary, len(devices.devices) - 1 or None):
+        raise ConfigErrors(problems)
+    experiment = canonical(experiment, vocabulary)
+    settings = experiment.settings
+    rig = Rig(build, vocabulary, devices, find_model(settings.model))
+    defaults = measurement_flags(vocabulary, settings.workloads, bool(devices.stand_ins))
+    specs = tuple(
+        TrialSpec(
+            placement=placement.name,
+            model=rig.model.fingerprint,
+            model_path=str(rig.model.path),
+            build=build.identity,
+            devices=devices.identity,
+            flags={**defaults, **effective_flags(settings, placement)},
+            env=deciding_env(inherited_env, placement.env),
+            workloads=settings.workloads,
+            repeat=settings.repeat,
+        )
+        for placement in experiment.placements
+    )
+    return PreparedSweep(experiment, rig, specs)

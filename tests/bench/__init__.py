@@ -1,0 +1,1 @@
+"""What k3prof itself costs, measured against the real thing: `python -m tests.bench`."""

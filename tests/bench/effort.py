@@ -1,0 +1,28 @@
+"""How long the benchmark takes its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured.
+
+    Attributes:
+        model: The model that is sampled while it decodes.
+        blocks: Blocks of four runs, sampled and unsampled.
+        loads: Turns of the client through all numbers of streams.
+        samples: Samples in the trace that is reported, at least.
+        starts: Starts of the command, and of Python alone.
+    """
+
+    model: str
+    blocks: int
+    loads: int
+    samples: int
+    starts: int
+
+
+FULL = Effort(model="demo:k3", blocks=12, loads=6, samples=1_000_000, starts=7)
+QUICK = Effort(model="demo:k3-tiny", blocks=2, loads=1, samples=40_000, starts=3)

@@ -1,0 +1,65 @@
+"""Each measurement works and yields what it says, on the real server; how good the figures are is not judged here."""
+
+from __future__ import annotations
+
+import pytest
+
+from k3prof.core.build import Build
+from tests.bench import client_share, help_time, report_time, sampler_cost
+from tests.bench.effort import QUICK
+from tests.bench.figure import Figure
+from tests.bench.ratio import Ratio
+
+
+def assert_is_interval(ratio: Ratio) -> None:
+    assert 0 < ratio.low <= ratio.value <= ratio.high
+
+
+def verdicts(figures: list[Figure]) -> dict[str, str]:
+    return {one.name: one.verdict for one in figures}
+
+
+@pytest.mark.server
+def test_the_samplers_cost_is_measured_while_a_server_decodes(build: Build) -> None:
+    cost = sampler_cost.measure(build, QUICK)
+    assert_is_interval(cost.speed)
+    assert cost.speed.blocks == QUICK.blocks
+    assert 0 < cost.processor_frac < 1
+    assert 0 <= cost.late_p50_ms <= cost.late_p99_ms
+    assert cost.samples > 0
+    assert 1 <= cost.interval_ms <= 10
+    assert verdicts(cost.figures()).keys() == {
+        "sampled / unsampled tok/s",
+        "sampler's processor share",
+        "sampler's lateness",
+    }
+
+
+@pytest.mark.server
+def test_the_clients_share_is_measured_with_one_stream_and_with_many(build: Build) -> None:
+    share = client_share.measure(build, QUICK)
+    assert [one.streams for one in share.shares] == [1, 8, 32]
+    for one in share.shares:
+        # The first event of a repetition starts its clock, so its tokens are not counted.
+        repetitions = 32 // one.streams * QUICK.loads
+        assert one.tokens <= repetitions * (64 * one.streams - 1)
+        assert one.tokens > repetitions * 32 * one.streams
+        assert 0 < one.processor_us < one.wall_us
+    assert_is_interval(share.speed)
+    assert share.speed.blocks == 32 * QUICK.loads
+    assert set(verdicts(share.figures()).values()) == {""}
+
+
+def test_reports_are_timed_on_a_trace_that_holds_what_was_asked_for() -> None:
+    time = report_time.measure(QUICK)
+    assert time.samples >= QUICK.samples
+    assert time.requests == time.trials * 62
+    assert time.trace_bytes > 16 * time.samples
+    assert [one.name for one in time.outputs] == ["HTML report", "HTML timeline", "PNG timeline"]
+    assert all(one.seconds > 0 and 10_000 < one.size_bytes < 3_000_000 for one in time.outputs)
+
+
+def test_help_is_timed_beside_python_alone() -> None:
+    time = help_time.measure(QUICK)
+    assert time.starts == QUICK.starts
+    assert time.help_s > time.python_s > 0

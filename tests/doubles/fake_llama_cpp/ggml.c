@@ -1,0 +1,1 @@
+int ggml_answer(void) { return 42; }
