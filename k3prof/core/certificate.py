@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from k3prof.core import context_checks, placement_checks
 from k3prof.core.check import Agreement, Asked, Check
 from k3prof.core.experiment import flag_text
-from k3prof.core.flag_reader import under_known_names
+from k3prof.core.flag_reader import known_names
 from k3prof.core.loaded import BufferKind, LoadedServer
 from k3prof.core.override_checks import check_overrides
 from k3prof.core.trial import Caveat, FlagValue, Outcome, TrialStatus
@@ -72,7 +72,7 @@ def certify(asked: Mapping[str, FlagValue], done: LoadedServer, devices: Sequenc
         Checks for what was asked, not for what the server chose by itself. What the log does not show is unknown,
         which neither voids a trial nor vouches for it.
     """
-    flags = {name: flag_text(value) for name, value in under_known_names(asked).items()}
+    flags = {name: flag_text(value) for name, value in known_names(asked).items()}
     trial = Asked(flags, devices, done)
     checks = (
         placement_checks.check_devices(trial),

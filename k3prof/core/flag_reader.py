@@ -73,15 +73,16 @@ class FlagReader:
 
 def under_known_names(experiment: Experiment) -> Experiment:
     """Return an experiment with its flags under the names that this package looks for."""
-    settings = replace(experiment.settings, flags=_known(experiment.settings.flags))
+    settings = replace(experiment.settings, flags=known_names(experiment.settings.flags))
     placements = (
-        replace(one, flags=_known(one.flags), matrix=tuple(_known(dict.fromkeys(one.matrix, True))))
+        replace(one, flags=known_names(one.flags), matrix=tuple(known_names(dict.fromkeys(one.matrix, True))))
         for one in experiment.placements
     )
     return replace(experiment, settings=settings, placements=tuple(placements))
 
 
-def _known(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
+def known_names(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
+    """Return flags under the names that this package looks for, negative forms as their flag switched off."""
     known: dict[str, FlagValue] = {}
     for written, value in flags.items():
         name = written.replace("_", "-")

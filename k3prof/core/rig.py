@@ -173,7 +173,7 @@ def find_gpu(name: str) -> Gpu | None:
     """Return the GPU in the table that a name, or a product name such as `NVIDIA A40`, means; None for no such."""
     plain = _plain(name)
     short = plain.removeprefix("nvidia").removeprefix("geforce")
-    return next((gpu for gpu in GPUS if _plain(gpu.name) == short or _plain(gpu.product) == plain), None)
+    return next((gpu for gpu in GPUS if short == _plain(gpu.name) or (plain and plain == _plain(gpu.product))), None)
 
 
 def bandwidth_of(gpu: Gpu) -> Bandwidth:

@@ -11,7 +11,7 @@ Computing, launching and sampling take time too: both are ceilings, not forecast
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from k3prof.core.graph_splits import predicted_splits
@@ -140,13 +140,10 @@ class Roofline:
         """The ceiling of many streams, if passes of this size filled all devices at once; None when not known."""
         return _rate(self.forward.tokens, self.overlap_ms)
 
-    def unknown(self) -> Iterator[str]:
-        """Yield what is missing for a ceiling, in words."""
-        for device in self.devices:
-            if device.n_bytes is None:
-                yield f"how much {device.device} caches"
-            elif device.ms is None:
-                yield f"how fast {device.device} reads its memory"
+    @property
+    def of_unknown_speed(self) -> tuple[str, ...]:
+        """The devices that read, and of which it is not known how fast they can."""
+        return tuple(one.device for one in self.devices if one.n_bytes is not None and one.ms is None)
 
 
 @dataclass(frozen=True)

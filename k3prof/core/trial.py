@@ -112,6 +112,19 @@ def _digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@dataclass(frozen=True)
+class Command:
+    """What was started for a trial.
+
+    Attributes:
+        argv: The program and its arguments.
+        env: The environment variables that were set for it beyond the inherited ones.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
 class RequestStatus(StrEnum):
     """How one request ended."""
 

@@ -9,7 +9,7 @@ from k3prof.core.build import Build
 from k3prof.errors import MachineError
 from k3prof.llama.programs import ask, clean_environment
 
-_INSTALL = "install k3prof again, with CMAKE_ARGS=-DLLAMA_BUILD=OFF in the environment: llama-cpp-python belongs to it"
+_INSTALL = "`make setup` installs it along with k3prof"
 # The library crashes rather than raises when it does not fit, so a process of its own finds out.
 _LOAD = """
 try:

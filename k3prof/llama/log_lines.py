@@ -52,7 +52,9 @@ _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 
-_NATIVE = re.compile(r"(?:\d{1,7}\.\d\d\.\d{3}\.\d{3} ([IWED]) |([IWED]) (?=(?:srv|slot|cmn|que|res|spec) |[a-z_]\w+: ))")
+_NATIVE = re.compile(
+    r"(?:\d{1,7}\.\d\d\.\d{3}\.\d{3} ([IWED]) |([IWED]) (?=(?:srv|slot|cmn|que|res|spec) |[a-z_]\w+: ))"
+)
 _NATIVE_INSIDE = re.compile(r"(?<=\S )\d{1,7}\.\d\d\.\d{3}\.\d{3} [IWED] |(?<=\.)\d{1,7}\.\d\d\.\d{3}\.\d{3} [IWED] ")
 _IK_CLOCK = re.compile(r'tid="[^"]*" timestamp=\d+ ?')
 _IK = re.compile(r"(INFO|WARN|ERR|ERROR|VERB|DEBUG) \[ *([\w:~()]+)\] ")

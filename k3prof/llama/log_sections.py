@@ -25,6 +25,7 @@ _MODEL_SEEN = re.compile(r"loading model\b|loaded meta data with")
 FIT_OWNER = re.compile(r"(?:common|llama)_(?:params_fit(?:_impl)?|fit_params)")
 _LOAD_START = re.compile(r"loaded meta data with \d+ key-value pairs")
 _NO_ALLOC = re.compile(r"no_alloc += (\d)$")
+_UP = re.compile(r"all slots are idle|listening on|^model loaded")
 _EMPTY = re.compile(r".* buffer size += +0\.00 MiB$")
 _CONTEXT_START = re.compile(r"constructing llama_context")
 _RESERVING = re.compile(r"reserving \.\.\.")
@@ -84,7 +85,8 @@ class Sections:
 
     Attributes:
         server: All lines of one server: of several, the last that started.
-        load: Those from the start of the real load of the main model on; empty when the log shows none.
+        load: Those from the start of the real load of the main model until the server is up; empty when the log shows
+            none.
         context: Those of its context: as `load`, without a second context (of a draft) and what follows.
         doubts: What else is in the log and was left out: codes for `logs` to explain.
     """
@@ -100,6 +102,7 @@ def find_sections(lines: Sequence[LogLine]) -> Sections:
     lines, several = _one_child(lines)
     starts = _servers(lines)
     load, another_load = _real_load(starts[-1])
+    load = _until_up(load)
     context, another_context = _first_context(load)
     doubts = {
         "several-servers": several,
@@ -183,6 +186,12 @@ def _is_rest_of_real_load(head: Sequence[LogLine], whole: Sequence[Sequence[LogL
         return True
     filled = (line for line in head if step_of(line) in _FILLED_STEPS and not _EMPTY.match(line.message))
     return any(step_of(line) is Step.SERVING for line in head) or any(filled)
+
+
+def _until_up(load: list[LogLine]) -> list[LogLine]:
+    """Leave out what comes after the server is up: requests, a thousand times as long as the load."""
+    up = next((index for index, line in enumerate(load) if _UP.search(line.message)), len(load))
+    return load[: up + 1]
 
 
 def _first_context(load: Sequence[LogLine]) -> tuple[list[LogLine], bool]:

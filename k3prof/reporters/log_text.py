@@ -13,7 +13,8 @@ from rich.text import Text
 
 from k3prof.core.explanation import Explanation
 from k3prof.core.trial import Caveat
-from k3prof.reporters.log_page import Table, page
+from k3prof.reporters.log_page import page
+from k3prof.reporters.log_tables import Table
 from k3prof.reporters.untrusted import markdown, one_line
 
 _INDENT = (0, 0, 0, 2)

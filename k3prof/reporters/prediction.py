@@ -14,8 +14,8 @@ from k3prof.core.roofline import Roofline, achieved
 from k3prof.reporters.anatomy import Page, Section, size
 from k3prof.reporters.formats import UNKNOWN, count, rate
 
-_GIB = 2**30
-FITS = {True: "fits", False: "does not fit", None: UNKNOWN}
+_UNITS = {"GiB": 2**30, "MiB": 2**20}
+FITS = {True: "fits", False: "too big", None: UNKNOWN}
 
 
 def summary(predictions: tuple[Prediction, ...]) -> Section:
@@ -88,19 +88,17 @@ def _lacking(prediction: Prediction) -> Iterator[str]:
 
 
 def _memory(prediction: Prediction) -> Section:
-    layers = prediction.layout.layer_devices if prediction.layout else ()
-    rows = tuple(_memory_row(need, layers.count(need.device)) for need in prediction.memory)
+    unit = "GiB" if max((need.weight_bytes for need in prediction.memory), default=0) >= _UNITS["GiB"] else "MiB"
+    rows = tuple(_memory_row(need, _UNITS[unit]) for need in prediction.memory)
     return Section(
-        heading="Memory in GiB",
-        columns=(
-            *("device", "layers", "experts", "other weights", "KV", "state", "compute"),
-            *("needed", "usable", "headroom", ""),
-        ),
+        heading=f"Memory in {unit}",
+        columns=("", "experts", "other", "KV", "state", "compute", "total", "usable", "headroom", " "),
         rows=rows,
+        note="Experts: routed ones. Other: all other weights.",
     )
 
 
-def _memory_row(need: DeviceMemory, layers: int) -> tuple[str, ...]:
+def _memory_row(need: DeviceMemory, unit_bytes: int) -> tuple[str, ...]:
     figures = (
         need.expert_bytes,
         need.other_weight_bytes,
@@ -111,7 +109,7 @@ def _memory_row(need: DeviceMemory, layers: int) -> tuple[str, ...]:
         need.usable_bytes,
         need.headroom_bytes,
     )
-    return (need.device, f"{layers}", *(_gib(figure) for figure in figures), FITS[need.fits])
+    return (need.device, *(_in_unit(figure, unit_bytes) for figure in figures), FITS[need.fits])
 
 
 def _rules(layout: Layout) -> Iterator[Section]:
@@ -157,8 +155,11 @@ def _ceilings(ceilings: tuple[Ceiling, ...]) -> Iterator[Section]:
 
 def _verdict(found: Roofline) -> Iterator[str]:
     if found.tokens_per_s is None:
-        yield f"No ceiling: it is not known {' and '.join(found.unknown())}."
-        yield "Measure it there with `k3prof doctor --bandwidth` and write it into a rig's file."
+        if found.n_bytes is None:
+            yield "No ceiling: how much this architecture caches is not known."
+        else:
+            yield f"No ceiling: how fast memory is read is not known of {', '.join(found.of_unknown_speed)}."
+            yield "`k3prof doctor --bandwidth` measures the machine it runs on; of another, a rig's file can say it."
         return
     yield "One stream has the devices take turns; many may keep all of them busy, though llama.cpp hardly does."
     if peaks := achieved(found, found.tokens_per_s):
@@ -201,4 +202,11 @@ def devices(predictions: tuple[Prediction, ...]) -> str:
 
 
 def _gib(n_bytes: int | None) -> str:
-    return UNKNOWN if n_bytes is None else f"{n_bytes / _GIB:,.2f}"
+    return _in_unit(n_bytes, _UNITS["GiB"])
+
+
+def _in_unit(n_bytes: int | None, unit_bytes: int) -> str:
+    if n_bytes is None:
+        return UNKNOWN
+    value = n_bytes / unit_bytes
+    return f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}"

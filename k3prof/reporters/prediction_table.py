@@ -52,7 +52,7 @@ class PredictionTable:
 
 def _section(section: Section) -> RenderResult:
     yield Padding(Text(one_line(section.heading), style="bold"), (1, 0, 0, 0))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=True, padding=(0, 1), header_style="dim", show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), header_style="dim", show_edge=False)
     for index, column in enumerate(section.columns):
         table.add_column(one_line(column), justify="right" if index else "left", overflow="fold")
     for number, row in enumerate(section.rows, start=1):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from k3prof.core.build import Build
 from k3prof.core.summary import PlacementSummary
 from k3prof.core.timeline import ClockAnchor, Series
-from k3prof.core.trial import TrialRecord
+from k3prof.core.trial import Command, TrialRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class ReportInput:
         summaries: What was found, one per placement, in the order of the files.
         trials: Every trial, in order of time.
         series: The samples taken while a trial ran, by the trial's id; may load them as they are asked for.
-        commands: The exact server command of a trial, by the trial's id; the program first.
+        commands: What started the server of a trial, by the trial's id.
         builds: The llama.cpp builds that the trials used.
         host: Facts about the machine, name to value, in the order to show them.
         settings: The experiment's settings, as given.
@@ -31,7 +31,7 @@ class ReportInput:
     summaries: Sequence[PlacementSummary]
     trials: Sequence[TrialRecord]
     series: Mapping[int, Sequence[Series]]
-    commands: Mapping[int, Sequence[str]]
+    commands: Mapping[int, Command]
     builds: Sequence[Build]
     host: Mapping[str, str]
     settings: str

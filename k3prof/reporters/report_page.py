@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from k3prof.core.trial import TrialRecord, TrialStatus
 from k3prof.reporters import formats, ranking, report_words
 from k3prof.reporters.measurement import Facts, measurement
 from k3prof.reporters.report_input import ReportInput
+from k3prof.reporters.shell import shell_command
 from k3prof.reporters.timeline_data import Timeline, describe_devices, timeline
 
 FIGURE_COLUMNS = ("workload", "tok/s", "min–max", "n", "time to first token", "P", "90 % interval", "busy share")
@@ -104,7 +104,7 @@ def _placement(given: ReportInput, summary: PlacementSummary) -> PlacementPage:
         standing=formats.standing(summary.outcome),
         figures=tuple(_figures(one) for one in summary.workloads),
         drawn=timeline(observed[-1], given.series[observed[-1].id]) if observed else None,
-        command=_command(given, latest) if latest is not None else "",
+        command=_command(given, latest),
     )
 
 
@@ -123,12 +123,9 @@ def _figures(found: WorkloadSummary) -> tuple[str, ...]:
     )
 
 
-def _command(given: ReportInput, trial: TrialRecord) -> str:
-    argv = given.commands.get(trial.id)
-    if not argv:
-        return ""
-    environment = [f"{name}={shlex.quote(value)}" for name, value in sorted(trial.spec.env.items())]
-    return " ".join([*environment, shlex.join(argv)])
+def _command(given: ReportInput, trial: TrialRecord | None) -> str:
+    command = given.commands.get(trial.id) if trial is not None else None
+    return shell_command(command) if command is not None else ""
 
 
 def _setting(given: ReportInput) -> Iterator[tuple[str, str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from k3prof.core.trial import Workload
+from k3prof.core.trial import Command, Workload
+from k3prof.reporters.shell import shell_command
 from k3prof.reporters.untrusted import one_line
 
 
@@ -18,15 +18,13 @@ class PlannedTrial:
         placement: Its name.
         about: What its file says about it.
         workloads: What is left to measure; empty when nothing is.
-        argv: The server's command; what is chosen at the start stands in capitals.
-        env: The variables set for it beyond the inherited ones.
+        command: What starts its server; what is chosen at the start stands in capitals.
     """
 
     placement: str
     about: str
     workloads: tuple[Workload, ...]
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
+    command: Command
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def _lines(plan: SweepPlan) -> Iterator[str]:
     yield f"# results go to {one_line(plan.trace)}"
     for name, argv in plan.stand_ins.items():
         yield f"# for each placement, {name}:"
-        yield _command(argv, {})
+        yield shell_command(Command(argv, {}))
     for number, trial in enumerate(plan.trials, start=1):
         yield ""
         left = ", ".join(one.name for one in trial.workloads) or "nothing left to do"
@@ -67,9 +65,4 @@ def _lines(plan: SweepPlan) -> Iterator[str]:
         if trial.about:
             yield f"# {one_line(trial.about)}"
         if trial.workloads:
-            yield _command(trial.argv, trial.env)
-
-
-def _command(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    settings = [f"{name}={shlex.quote(value)}" for name, value in env.items()]
-    return one_line(" ".join([*settings, shlex.join(argv)]))
+            yield shell_command(trial.command)

@@ -20,6 +20,7 @@ from k3prof.core.device import Device
 from k3prof.core.timeline import ClockAnchor, Counter, Series
 from k3prof.core.trial import (
     Caveat,
+    Command,
     Failure,
     Outcome,
     RequestRecord,
@@ -37,19 +38,6 @@ _SPEC = TypeAdapter(TrialSpec)
 _DEVICES = TypeAdapter(tuple[Device, ...])
 _TIMINGS = TypeAdapter(ServerTimings)
 _BUILD = TypeAdapter(Build)
-
-
-@dataclass(frozen=True)
-class Command:
-    """What was started for a trial.
-
-    Attributes:
-        argv: The program and its arguments.
-        env: The environment variables that were set for it beyond the inherited ones.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
 
 
 _COMMAND = TypeAdapter(Command)

@@ -144,7 +144,7 @@ def _report_input(trace: Trace, result: SweepResult) -> ReportInput:
         summaries=result.summaries,
         trials=[trial for trial, _ in trials],
         series=series_of,
-        commands={trial.id: trace.command(trial.id).argv for trial, _ in trials},
+        commands={trial.id: trace.command(trial.id) for trial, _ in trials},
         builds=trace.builds(),
         host={name: _shown(value) for name, value in result.sweep.host.items()},
         settings="\n".join(f"{name} = {_shown(value)}" for name, value in result.sweep.settings.items()),

@@ -54,7 +54,8 @@ def _rig_device(device: Device, measured: HostBandwidth | None) -> RigDevice:
     bandwidth = bandwidth_of(gpu) if gpu else None
     if device.kind is DeviceKind.STAND_IN and measured is not None:
         bandwidth = _of_one_thread(measured)
-    return RigDevice(device.name, device.kind, device.description, device.memory_bytes, bandwidth=bandwidth)
+    model = device.description if device.kind is DeviceKind.CUDA else ""
+    return RigDevice(device.name, device.kind, model, device.memory_bytes, bandwidth=bandwidth)
 
 
 def _of_one_thread(measured: HostBandwidth) -> Bandwidth | None:

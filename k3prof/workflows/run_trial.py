@@ -24,6 +24,7 @@ from k3prof.core.plausibility import judge
 from k3prof.core.timeline import PhaseKind, Series
 from k3prof.core.trial import (
     Caveat,
+    Command,
     Failure,
     Outcome,
     RequestRecord,
@@ -36,7 +37,7 @@ from k3prof.llama.client import Client, Role
 from k3prof.llama.command import server_env
 from k3prof.llama.devices import RunningDevices, free_port, running_devices
 from k3prof.llama.server import Loading, Server, ServerFailedError, running_server
-from k3prof.store.trace import Command, Trace
+from k3prof.store.trace import Trace
 from k3prof.workflows.observe import Observer
 from k3prof.workflows.rig import Rig
 

@@ -17,7 +17,7 @@ from k3prof.collectors.host_facts import host_facts
 from k3prof.core.plan import remaining
 from k3prof.core.summary import PlacementSummary
 from k3prof.core.timeline import ClockAnchor
-from k3prof.core.trial import Outcome, TrialSpec
+from k3prof.core.trial import Command, Outcome, TrialSpec
 from k3prof.llama.devices import stand_in_argv
 from k3prof.reporters.sweep_display import SweepDisplay
 from k3prof.reporters.sweep_plan import PlannedTrial, SweepPlan
@@ -137,8 +137,7 @@ def planned(prepared: PreparedSweep, path: Path, *, retry_failed: bool) -> Sweep
                 placement=spec.placement,
                 about=about[spec.placement],
                 workloads=todo.workloads if todo is not None else (),
-                argv=tuple(rig.argv(spec, endpoints, "PORT", "ALIAS")),
-                env={**rig.devices.env, **spec.env},
+                command=Command(tuple(rig.argv(spec, endpoints, "PORT", "ALIAS")), {**rig.devices.env, **spec.env}),
             )
             for spec, todo in zip(prepared.specs, left, strict=True)
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from k3prof.core.build import Build
 from k3prof.core.summary import summarize_trial
 from k3prof.core.timeline import ClockAnchor
-from k3prof.core.trial import Caveat, Failure, TrialStatus
+from k3prof.core.trial import Caveat, Command, Failure, TrialStatus
 from k3prof.reporters.report_input import ReportInput
 from tests.doubles.trials import START_NS, failed_trial, stand_in_trial
 
@@ -50,7 +50,7 @@ def report_input(name: str = "even", title: str = "placements", evidence: str | 
         summaries=[summarize_trial(trial, series) for trial, series in observed],
         trials=trials,
         series={trial.id: series for trial, series in observed},
-        commands={trial.id: command(trial.spec.placement) for trial in trials},
+        commands={trial.id: Command(command(trial.spec.placement), trial.spec.env) for trial in trials},
         builds=[BUILD],
         host={
             "processor": "AMD EPYC, 2 cores",

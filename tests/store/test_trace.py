@@ -19,6 +19,7 @@ from k3prof.core.device import HOST, Device, DeviceKind
 from k3prof.core.timeline import ClockAnchor, Counter, Series
 from k3prof.core.trial import (
     Caveat,
+    Command,
     Failure,
     Outcome,
     RequestRecord,
@@ -28,7 +29,7 @@ from k3prof.core.trial import (
     Workload,
 )
 from k3prof.errors import TraceError
-from k3prof.store.trace import Command, Trace
+from k3prof.store.trace import Trace
 from tests.core.test_trial import SPEC
 
 ANCHOR = ClockAnchor(123, 456)

@@ -259,7 +259,7 @@ def test_a_dry_run_prints_the_commands_and_starts_and_writes_nothing(sweeper: Sw
     assert done.stdout.index("1/4 even") < done.stdout.index("4/4 uneven")
     assert not sweeper.trace.exists()
     plan = json.loads(sweeper.run("--dry-run", "--format", "json").stdout)
-    assert plan["trials"][1]["argv"][-2:] == ["--n-cpu-moe", "2"]
+    assert plan["trials"][1]["command"]["argv"][-2:] == ["--n-cpu-moe", "2"]
 
 
 def test_two_sweeps_into_one_trace_are_kept_apart(sweeper: Sweeper) -> None:
