@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from k3prof.cli.options import Format, FormatOption
+
 if TYPE_CHECKING:
     from k3prof.core.build import Build
-
-
-class Format(StrEnum):
-    """How builds are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    MD = "md"
-
-
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-
-class Format(StrEnum):
-    """How the anatomy is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    MD = "md"
+from k3prof.cli.options import Format, FormatOption
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +26,7 @@ def inspect(
     bandwidth: Annotated[
         str | None, typer.Option(help="Memory bandwidth for the ceilings: GB/s, or a GPU such as A40.")
     ] = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+    output: FormatOption = Format.TABLE,
 ) -> None:
     """Tensors by role, bytes per token, KV and state, and ceilings, read from the model's header alone."""
     from k3prof.core.traffic import ForwardPass

@@ -11,6 +11,8 @@ from k3prof.core.roles import Role
 
 ATTENTION_RESIDUALS = frozenset({"kimi-k3"})
 """Architectures whose layers look back at hidden states from before: each boundary is crossed to and fro."""
+_LEAVES_FROM_HOST = frozenset({"kimi-k3", "qwen3moe"})
+"""Known to go from experts on the host straight to the next layer, on whichever device that is."""
 
 
 def predicted_splits(model: Model, layout: Layout) -> int | None:
@@ -24,15 +26,18 @@ def predicted_splits(model: Model, layout: Layout) -> int | None:
     The rule was found by experiment (0.5.0-dev, commit 0c1e570) and is held against the real server in the tests.
     """
     host_experts = _layers_with_host_experts(layout)
-    layers = layout.layer_devices
-    caches_away = not layout.context.offloaded and any(device != HOST.name for device in layers)
+    passed = [layer.index for layer in model.geometry.layers if not layer.mtp]
+    devices = [*(layout.layer_devices[layer] for layer in passed), layout.layer_devices[-1]]
+    caches_away = not layout.context.offloaded and any(device != HOST.name for device in devices)
     if host_experts is None or caches_away:
         return None
-    passed = len(list(groupby(layers)))
-    splits = 3 * passed - 2 if model.architecture in ATTENTION_RESIDUALS else passed
-    splits += layers[0] != HOST.name
-    saved = sum(here != there for layer, (here, there) in enumerate(pairwise(layers)) if layer in host_experts)
-    return splits + 2 * len(host_experts) - saved
+    boundaries = zip(passed, pairwise(devices), strict=True)
+    saved = sum(here != there for layer, (here, there) in boundaries if layer in host_experts)
+    if saved and model.architecture not in _LEAVES_FROM_HOST:
+        return None
+    runs = len(list(groupby(devices)))
+    splits = 3 * runs - 2 if model.architecture in ATTENTION_RESIDUALS else runs
+    return splits + (devices[0] != HOST.name) + 2 * len(host_experts) - saved
 
 
 def _layers_with_host_experts(layout: Layout) -> set[int] | None:

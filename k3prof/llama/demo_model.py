@@ -9,26 +9,25 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import sqrt
 from pathlib import Path
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
-from numpy.typing import NDArray
+from gguf import GGMLQuantizationType, GGUFWriter
 
 from k3prof.core.flags import nearest
 from k3prof.errors import ConfigError, MachineError
 from k3prof.llama import cache
 from k3prof.llama.demo_kimi_k3 import KimiK3
-from k3prof.llama.demo_tensors import Architecture, Tensor, Value
+from k3prof.llama.demo_tensors import Architecture, Value
 from k3prof.llama.demo_tokenizer import Vocabulary, demo_vocabulary
 from k3prof.llama.demo_transformers import Llama, Qwen3Moe, Transformer
+from k3prof.llama.demo_weights import encode, size_bytes
 
 _PREFIX = "demo:"
 _ELSEWHERE = "set XDG_CACHE_HOME to a folder with space that you may write to"
 
-_GENERATOR = 1
-"""Seed of the weights; to be raised when the same recipe shall give other bytes, so that no old file passes for it."""
+_SEED = 1
+"""To be raised when the same recipe shall give other bytes, so that no older file is taken for it."""
 
 _FAINT = 1 / 16
 """Strength of the scores of tokens that are no printable text, so that what is generated can always be shown."""
@@ -132,13 +131,13 @@ def _unknown(name: str) -> ConfigError:
 
 def _recipe_hash(architecture: Architecture, vocabulary: Vocabulary) -> str:
     """Return a short hash of everything that decides a file's bytes."""
-    recipe = [_GENERATOR, _FAINT, asdict(architecture), asdict(vocabulary)]
+    recipe = [_SEED, _FAINT, asdict(architecture), asdict(vocabulary)]
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _write_whole(path: Path, architecture: Architecture, vocabulary: Vocabulary) -> None:
     """Write a model such that its name never stands for a part of it."""
-    cache.check_space(path.parent, sum(_size_bytes(tensor) for tensor in architecture.tensors), path.name)
+    cache.check_space(path.parent, sum(size_bytes(tensor) for tensor in architecture.tensors), path.name)
     draft: Path | None = None
     try:
         descriptor, created = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
@@ -162,12 +161,12 @@ def _write(path: Path, architecture: Architecture, vocabulary: Vocabulary) -> No
         _add_tokenizer(writer, vocabulary)
         for tensor in architecture.tensors:
             shape, storage = tensor.shape[::-1], GGMLQuantizationType[tensor.storage]
-            writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), _size_bytes(tensor), storage)
+            writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), size_bytes(tensor), storage)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
         for tensor in architecture.tensors:
-            writer.write_tensor_data(_encode(tensor, strength if tensor.name == architecture.head else None))
+            writer.write_tensor_data(encode(tensor, _SEED, strength if tensor.name == architecture.head else None))
 
 
 def _add_key(writer: GGUFWriter, key: str, value: Value) -> None:
@@ -193,58 +192,3 @@ def _add_tokenizer(writer: GGUFWriter, vocabulary: Vocabulary) -> None:
     writer.add_bos_token_id(vocabulary.bos)
     writer.add_eos_token_id(vocabulary.eos)
     writer.add_add_bos_token(False)
-
-
-def _size_bytes(tensor: Tensor) -> int:
-    weights, size_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.storage]]
-    return tensor.elements // int(weights) * int(size_bytes)
-
-
-def _encode(tensor: Tensor, row_strength: NDArray[np.float64] | None) -> NDArray[np.uint8]:
-    """Make a tensor's bytes.
-
-    A quantized block gets random integers, and the scale that gives them the tensor's deviation: nothing needs to be
-    quantized. Their deviation is that of the uniform distribution on the integers that the format holds.
-
-    Args:
-        tensor: What to make.
-        row_strength: Factor for the weights of each row, shape (rows,); None for none.
-
-    Returns:
-        Shape (bytes,).
-    """
-    match tensor.storage:
-        case "F32":
-            integers = _random_bytes(tensor, 2 * tensor.elements).view("<u2")
-            uniform = (integers - 32767.5) / 32768
-            return (tensor.mean + tensor.std * sqrt(3) * uniform).astype("<f4").view(np.uint8)
-        case "Q8_0":
-            # llama.cpp's own quantization keeps to -127..127.
-            integers = np.maximum(_random_bytes(tensor, tensor.elements).view(np.int8), -127)
-            quants, quants_std = integers.view(np.uint8).reshape(-1, 32), sqrt((256**2 - 1) / 12)
-        case "Q4_0":
-            pairs = _without_bias(_random_bytes(tensor, tensor.elements // 2))
-            quants, quants_std = pairs.reshape(-1, 16), sqrt(2 * sum(n**2 for n in range(8)) / 16)
-    rows = tensor.elements // tensor.shape[0]
-    scales = np.full(rows, tensor.std / quants_std)
-    if row_strength is not None:
-        scales *= row_strength
-    blocks = np.empty(len(quants), [("scale", "<f2"), ("quants", np.uint8, quants.shape[1])])
-    blocks["scale"] = np.repeat(scales, len(blocks) // rows)
-    blocks["quants"] = quants
-    return blocks.view(np.uint8)
-
-
-def _random_bytes(tensor: Tensor, count: int) -> NDArray[np.uint8]:
-    """Return SHAKE-256 of the tensor's name: the same with every numpy, whose generators promise no such thing."""
-    seed = f"k3prof demo model {_GENERATOR}: {tensor.name}"
-    return np.frombuffer(hashlib.shake_256(seed.encode()).digest(count), np.uint8)
-
-
-def _without_bias(pairs: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Replace each -8, which has no positive counterpart, by 0; half a byte holds a number plus 8."""
-    four = np.uint8(4)
-    low, high = pairs & np.uint8(15), pairs >> four
-    low[low == 0] = 8
-    high[high == 0] = 8
-    return low | (high << four)
