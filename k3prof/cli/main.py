@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from k3prof import __version__
-from k3prof.cli import build, doctor, inspect, report, sweep, timeline
+from k3prof.cli import build, doctor, explain, inspect, predict, report, sweep, timeline
 from k3prof.errors import ConfigErrors, K3profError
 
 INTERRUPTED = 130
@@ -32,7 +32,7 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for command in (doctor, build, inspect, sweep, timeline, report):
+    for command in (doctor, build, inspect, predict, sweep, timeline, report, explain):
         command.register(app)
     return app
 

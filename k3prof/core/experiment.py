@@ -77,6 +77,13 @@ def effective_flags(settings: Settings, placement: Placement) -> Mapping[str, Fl
     return {**settings.flags, **placement.flags}
 
 
+def where_flag(settings: Settings, placement: Placement, name: str) -> str:
+    """Return where a placement's flag stands, for messages: `placements/a.toml: flags.n-cpu-moe`."""
+    if name in placement.flags or name not in settings.flags:
+        return f"{placement.file}: {'matrix' if name in placement.matrix else 'flags'}.{name}"
+    return f"{settings.file}: flags.{name}"
+
+
 def combine(placement: Placement, matrix: Mapping[str, Sequence[FlagValue]]) -> list[Placement]:
     """Return one placement per combination of a matrix's values; the placement itself for an empty matrix.
 

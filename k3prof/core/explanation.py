@@ -28,14 +28,18 @@ class Explanation:
 
 
 def hold_against_header(done: LoadedServer, model: Model) -> tuple[Check, ...]:
-    """Compare what a log says of its model with the header of one: the same file, or another?"""
+    """Compare what a log says of its model with the header of one: the same file, or another?
+
+    What the server was told to override is left out.
+    """
     facts, geometry = done.model, model.geometry
+    overridden = any(key.endswith(".expert_used_count") for key in facts.overrides)
     pairs = (
         ("architecture", model.architecture, facts.architecture),
         ("layers", len(geometry.layers) or None, facts.layers),
         ("context trained for", geometry.context_length, facts.context_trained),
         ("experts", geometry.experts, facts.experts),
-        ("experts used", geometry.experts_used, facts.experts_used),
+        ("experts used", None if overridden else geometry.experts_used, facts.experts_used),
     )
     return tuple(_compare(name, header, logged) for name, header, logged in pairs if header is not None)
 

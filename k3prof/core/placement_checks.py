@@ -18,7 +18,8 @@ def check_fit(asked: Asked) -> Check:
     status = None if fit is None else fit.status
     wanted = asked.flags["fit"] in YES
     same = status in (FitStatus.UNCHANGED, FitStatus.CHANGED) if wanted else status is FitStatus.NOT_RUN
-    return asked.compare("fit", status, same, "" if fit is None else fit.reason, fallback="fit-gave-up")
+    fallback = "fit-failed" if status is FitStatus.FAILED else "fit-gave-up"
+    return asked.compare("fit", status, same, "" if fit is None else fit.reason, fallback)
 
 
 def check_devices(asked: Asked) -> Check | None:
@@ -114,7 +115,8 @@ def check_n_cpu_moe(asked: Asked) -> Check:
     count, moved = asked.number("n-cpu-moe"), _moved_experts(asked)
     if count is None or "override-tensor" in asked.flags:
         return asked.unknown("n-cpu-moe")
-    return asked.compare("n-cpu-moe", _experts_of(moved), moved is not None and moved <= set(range(count)))
+    within = moved is not None and all(layer < count for layer in moved)
+    return asked.compare("n-cpu-moe", _experts_of(moved), within)
 
 
 def _moved_experts(asked: Asked) -> set[int] | None:

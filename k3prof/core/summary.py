@@ -11,6 +11,7 @@ import numpy as np
 from k3prof.core.device import DeviceKind
 from k3prof.core.idle import Parallelism, parallelism
 from k3prof.core.metrics import METRICS
+from k3prof.core.proof import Proof
 from k3prof.core.timeline import Counter, Phase, PhaseKind, Series, busy_share
 from k3prof.core.trial import Caveat, Outcome, RequestRecord, TrialRecord, TrialStatus, Workload
 
@@ -61,6 +62,7 @@ class PlacementSummary:
         load_s: Seconds from the server's start until it answered; None when it never did.
         workloads: One summary per workload asked for.
         caveats: Reasons to doubt the figures.
+        proof: What its last server's log proves; None where there is no log.
     """
 
     placement: str
@@ -68,6 +70,7 @@ class PlacementSummary:
     load_s: float | None
     workloads: tuple[WorkloadSummary, ...]
     caveats: tuple[Caveat, ...]
+    proof: Proof | None = None
 
     def of(self, workload: Workload) -> WorkloadSummary | None:
         """Return the summary of a workload, or None when this placement was not asked for it."""
@@ -106,8 +109,8 @@ def device_counters(trial: TrialRecord, series: Iterable[Series]) -> list[Series
     return [by_device[name] for name in names if name in by_device]
 
 
-def summarize_trial(trial: TrialRecord, series: Sequence[Series]) -> PlacementSummary:
-    """Return what one trial found, with the samples taken while it ran."""
+def summarize_trial(trial: TrialRecord, series: Sequence[Series], proof: Proof | None = None) -> PlacementSummary:
+    """Return what one trial found, with the samples taken while it ran and what its log proves."""
     all_phases = phases(trial)
     return PlacementSummary(
         placement=trial.spec.placement,
@@ -115,6 +118,7 @@ def summarize_trial(trial: TrialRecord, series: Sequence[Series]) -> PlacementSu
         load_s=None if trial.ready_ns is None else (trial.ready_ns - trial.started_ns) / 1e9,
         workloads=tuple(_summarize_workload(trial, one, series, all_phases) for one in trial.spec.workloads),
         caveats=trial.caveats,
+        proof=proof,
     )
 
 
@@ -128,7 +132,8 @@ def merge(summaries: Sequence[PlacementSummary]) -> PlacementSummary:
     last = summaries[-1]
     caveats = dict.fromkeys(caveat for summary in summaries for caveat in summary.caveats)
     load_s = next((one.load_s for one in reversed(summaries) if one.load_s is not None), None)
-    return PlacementSummary(last.placement, last.outcome, load_s, tuple(latest.values()), tuple(caveats))
+    proof = next((one.proof for one in reversed(summaries) if one.proof is not None), None)
+    return PlacementSummary(last.placement, last.outcome, load_s, tuple(latest.values()), tuple(caveats), proof)
 
 
 def rank(summaries: Iterable[PlacementSummary], workload: Workload) -> list[PlacementSummary]:

@@ -28,6 +28,7 @@ def measurement_flags(
         "fit": "off",
         "parallel": max((workload.streams for workload in workloads), default=1),
         "cache-ram": 0,
+        "cache-idle-slots": False,
         "ctx-checkpoints": 0,
     }
     if has_stand_ins:

@@ -7,7 +7,7 @@ from typing import Any
 
 from k3prof.core.idle import CONFIDENCE, Parallelism
 from k3prof.core.summary import PlacementSummary, Spread, WorkloadSummary
-from k3prof.reporters import ranking
+from k3prof.reporters import proof_tables, ranking
 
 FORMAT_VERSION = 1
 
@@ -49,6 +49,7 @@ def _placement(summary: PlacementSummary) -> dict[str, Any]:
             {"code": caveat.code, "message": caveat.message, "remedy": caveat.remedy or None}
             for caveat in summary.caveats
         ],
+        "proof": None if summary.proof is None else proof_tables.as_json(summary.proof),
     }
 
 

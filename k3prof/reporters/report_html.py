@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from k3prof.reporters import formats, pages
+from k3prof.reporters import formats, pages, proof_tables
 from k3prof.reporters.report_input import ReportInput
 from k3prof.reporters.report_page import FIGURE_COLUMNS, PlacementPage, report_page
 from k3prof.reporters.timeline_png import as_png
@@ -23,6 +23,8 @@ def as_html(given: ReportInput) -> str:
         page=page,
         formats=formats,
         figure_columns=FIGURE_COLUMNS,
+        check_columns=proof_tables.CHECK_COLUMNS,
+        memory_legend=proof_tables.MEMORY_LEGEND,
         pictures=_pictures(placements),
         anchors={one.summary.placement: f"placement-{number}" for number, one in enumerate(placements, start=1)},
     )

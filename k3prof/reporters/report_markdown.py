@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from k3prof.core.trial import TrialStatus
-from k3prof.reporters import formats
+from k3prof.reporters import formats, proof_tables
 from k3prof.reporters.measurement import Facts
 from k3prof.reporters.ranking_markdown import caveat_list, ranking_tables
 from k3prof.reporters.report_input import ReportInput
@@ -56,15 +56,25 @@ def _placement(one: PlacementPage) -> Iterator[str]:
         yield "The line of the server's log that says so:"
         yield markdown_code(outcome.evidence)
     if outcome.status is TrialStatus.OK:
-        rows = [FIGURE_COLUMNS, ("---",) * len(FIGURE_COLUMNS), *(tuple(map(markdown, row)) for row in one.figures)]
-        yield "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        yield _table(FIGURE_COLUMNS, one.figures)
     if one.summary.caveats:
         yield caveat_list(one.summary.caveats)
+    if one.memory:
+        yield _table(one.memory[0], one.memory[1:])
+        yield markdown(proof_tables.MEMORY_LEGEND)
+    if one.checks:
+        yield "Asked against done, by the server's own log:"
+        yield _table(proof_tables.CHECK_COLUMNS, one.checks)
     if not one.command:
         yield f"The server's command is {formats.UNKNOWN}."
         return
     yield "The server was started with:"
     yield markdown_code(one.command)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    cells = [columns, ("---",) * len(columns), *([markdown(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def _facts(facts: Facts) -> str:

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from k3prof.core.build import Build
 from k3prof.core.device import HOST, DeviceKind
+from k3prof.core.proof import Proof
 from k3prof.core.summary import PlacementSummary, WorkloadSummary
 from k3prof.core.timeline import ClockAnchor, Series
 from k3prof.core.trial import TrialRecord, TrialStatus
-from k3prof.reporters import formats, ranking, report_words
+from k3prof.reporters import formats, proof_tables, ranking, report_words
 from k3prof.reporters.measurement import Facts, measurement
 from k3prof.reporters.report_input import ReportInput
 from k3prof.reporters.shell import shell_command
@@ -30,6 +31,8 @@ class PlacementPage:
         figures: One row of `FIGURE_COLUMNS` for each workload.
         drawn: Its timeline; None when no samples were taken.
         command: The exact server command with the environment that the placement sets; empty when unknown.
+        checks: One row of `CHECK_COLUMNS` per thing asked that the log can tell about.
+        memory: A heading row, then one per device; empty when the log shows no memory.
     """
 
     summary: PlacementSummary
@@ -37,6 +40,8 @@ class PlacementPage:
     figures: tuple[tuple[str, ...], ...]
     drawn: Timeline | None
     command: str
+    checks: tuple[proof_tables.Row, ...] = ()
+    memory: tuple[proof_tables.Row, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +110,15 @@ def _placement(given: ReportInput, summary: PlacementSummary) -> PlacementPage:
         figures=tuple(_figures(one) for one in summary.workloads),
         drawn=timeline(observed[-1], given.series[observed[-1].id]) if observed else None,
         command=_command(given, latest),
+        checks=proof_tables.check_rows(summary.proof) if summary.proof else (),
+        memory=_memory(summary.proof),
     )
+
+
+def _memory(proof: Proof | None) -> tuple[proof_tables.Row, ...]:
+    if proof is None or not proof.memory:
+        return ()
+    return (proof_tables.memory_columns(proof), *proof_tables.memory_rows(proof))
 
 
 def _figures(found: WorkloadSummary) -> tuple[str, ...]:

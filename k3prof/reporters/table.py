@@ -6,19 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from k3prof.core.idle import Parallelism
 from k3prof.core.summary import PlacementSummary
-from k3prof.core.trial import TrialStatus
-from k3prof.reporters import formats, ranking
+from k3prof.core.trial import Caveat, TrialStatus
+from k3prof.reporters import formats, proof_tables, ranking
 from k3prof.reporters.untrusted import one_line
 
 _WIDE_COLUMNS = 120
 _DEVICE_CHARACTERS = {True: 48, False: 20}
+_MEMORY_LEGEND = (
+    "What the servers allocated. ✓: weights, KV cache and recurrent state each as predicted before the start, to 0.01 "
+    "MiB; the report has every term."
+)
 _STATUS_STYLE = {
     TrialStatus.OK: "yellow",
     TrialStatus.FAILED: "red",
@@ -44,6 +48,7 @@ class RankingTable:
         found = ranking.sections(self.summaries)
         yield _table(found, wide)
         yield Padding(_legend(found), (0, 1))
+        yield from _memory(self.summaries)
         yield from _notes(self.summaries)
 
 
@@ -135,15 +140,39 @@ def _legend(found: Sequence[ranking.Section]) -> Text:
     )
 
 
+def _memory(summaries: Sequence[PlacementSummary]) -> Iterator[RenderableType]:
+    proven = [(summary.placement, summary.proof) for summary in summaries if summary.proof and summary.proof.memory]
+    if not proven:
+        return
+    devices = tuple(dict.fromkeys(term.device for _, proof in proven for term in proof.memory))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=True, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("MiB", overflow="fold", min_width=9)
+    for device in devices:
+        table.add_column(one_line(device), justify="right", overflow="fold")
+    for placement, proof in proven:
+        words = [proof_tables.memory_word(proof, device) for device in devices]
+        styles = ["" if word.endswith(proof_tables.AGREES) else "yellow" for word in words]
+        table.add_row(one_line(placement), *map(Text, words, styles))
+    yield table
+    yield Padding(Text(_MEMORY_LEGEND, style="dim"), (0, 1))
+
+
 def _notes(summaries: Sequence[PlacementSummary]) -> Iterator[Padding]:
     for summary in summaries:
-        texts = list(_note_lines(summary))
+        texts = list(_outcome_lines(summary))
         if texts:
             yield Padding(Text(one_line(summary.placement), style="bold"), (1, 1, 0, 1))
             yield from (Padding(text, (0, 1, 0, 3)) for text in texts)
+    doubted: dict[Caveat, list[str]] = {}
+    for summary in summaries:
+        for caveat in summary.caveats:
+            doubted.setdefault(caveat, []).append(one_line(summary.placement))
+    for caveat, placements in doubted.items():
+        yield Padding(Text(", ".join(placements), style="bold"), (1, 1, 0, 1))
+        yield from (Padding(text, (0, 1, 0, 3)) for text in _caveat_lines(caveat))
 
 
-def _note_lines(summary: PlacementSummary) -> Iterator[Text]:
+def _outcome_lines(summary: PlacementSummary) -> Iterator[Text]:
     outcome = summary.outcome
     standing = formats.standing(outcome)
     if standing or outcome.message:
@@ -151,7 +180,9 @@ def _note_lines(summary: PlacementSummary) -> Iterator[Text]:
         yield Text(said, style=_STATUS_STYLE[outcome.status])
     if outcome.evidence:
         yield Text.assemble(("log: ", "dim"), one_line(outcome.evidence))
-    for caveat in summary.caveats:
-        yield Text.assemble((one_line(caveat.code), "yellow"), ": ", one_line(caveat.message))
-        if caveat.remedy:
-            yield Text.assemble(("  remedy: ", "dim"), one_line(caveat.remedy))
+
+
+def _caveat_lines(caveat: Caveat) -> Iterator[Text]:
+    yield Text.assemble((one_line(caveat.code), "yellow"), ": ", one_line(caveat.message))
+    if caveat.remedy:
+        yield Text.assemble(("  remedy: ", "dim"), one_line(caveat.remedy))

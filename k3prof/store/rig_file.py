@@ -79,7 +79,7 @@ class HostTable:
 class LinkTable:
     """What joins the devices."""
 
-    bandwidth_gb_per_s: Positive
+    bandwidth_gb_per_s: Positive | None = None
     bandwidth_is: Origin = "given"
     latency_us: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
@@ -89,7 +89,7 @@ class LinkTable:
 class RigTable:
     """A rig's file."""
 
-    devices: Annotated[list[DeviceTable], Field(min_length=1)]
+    devices: Annotated[list[DeviceTable], Field(min_length=1)] | None = None
     name: Text | None = None
     host: HostTable = field(default_factory=HostTable)
     link: LinkTable | None = None
@@ -113,7 +113,12 @@ def read_rig(path: Path) -> Rig:
     problems: list[ConfigError] = []
     kinds: list[Gpu] = []
     devices: list[RigDevice] = []
-    for index, one in enumerate(table.devices):
+    link = None
+    with collecting(problems):
+        link = _link(table.link, f"{name}: link")
+    if table.devices is None:
+        problems.append(ConfigError(f"{name}: devices: missing", 'write [[devices]], and below it gpu = "A40"'))
+    for index, one in enumerate(table.devices or ()):
         with collecting(problems):
             gpu = _gpu(one, f"{name}: devices[{index}]")
             device = _device(one, gpu, f"{name}: devices[{index}]")
@@ -131,7 +136,7 @@ def read_rig(path: Path) -> Rig:
         memory_bytes=None if table.host.memory_gib is None else int(table.host.memory_gib * _GIB),
         bandwidth=_bandwidth("host memory", table.host.bandwidth_gb_per_s, table.host.bandwidth_is),
     )
-    return Rig(table.name or name, numbered, host, _link(table.link) or (link_of(kinds) if kinds else None))
+    return Rig(table.name or name, numbered, host, link or (link_of(kinds) if kinds else None))
 
 
 def _gpu(table: DeviceTable, where: str) -> Gpu | None:
@@ -163,7 +168,10 @@ def _bandwidth(name: str, gb_per_s: float | None, origin: Origin) -> Bandwidth |
     return None if gb_per_s is None else Bandwidth(name, gb_per_s, origin)
 
 
-def _link(table: LinkTable | None) -> Link | None:
+def _link(table: LinkTable | None, where: str) -> Link | None:
     if table is None:
         return None
-    return Link(Bandwidth("link", table.bandwidth_gb_per_s, table.bandwidth_is), table.latency_us)
+    bandwidth = _bandwidth("link", table.bandwidth_gb_per_s, table.bandwidth_is)
+    if bandwidth is None:
+        raise ConfigError(f"{where}.bandwidth_gb_per_s: missing", "give it, or leave [link] out")
+    return Link(bandwidth, table.latency_us)

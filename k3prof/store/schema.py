@@ -15,6 +15,10 @@ CREATE TABLE sweeps (
     asked TEXT NOT NULL             -- JSON: [[placement, configuration], ...] in order
 );
 CREATE TABLE builds (identity TEXT PRIMARY KEY, record TEXT NOT NULL);
+CREATE TABLE models (
+    fingerprint TEXT PRIMARY KEY,
+    record BLOB NOT NULL            -- zlib over JSON: what the header says, every tensor
+);
 CREATE TABLE trials (
     id INTEGER PRIMARY KEY,
     sweep INTEGER NOT NULL REFERENCES sweeps,
@@ -22,6 +26,7 @@ CREATE TABLE trials (
     spec TEXT NOT NULL,             -- JSON
     devices TEXT NOT NULL,          -- JSON
     command TEXT NOT NULL,          -- JSON: what was started
+    predicted TEXT NOT NULL,        -- JSON: the buffers predicted before the start, or null
     started_ns INTEGER NOT NULL,
     ready_ns INTEGER,
     ended_ns INTEGER,

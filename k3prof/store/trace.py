@@ -17,6 +17,8 @@ from pydantic import TypeAdapter
 
 from k3prof.core.build import Build
 from k3prof.core.device import Device
+from k3prof.core.model import Model
+from k3prof.core.planned_buffers import PlannedBuffer
 from k3prof.core.timeline import ClockAnchor, Counter, Series
 from k3prof.core.trial import (
     Caveat,
@@ -41,6 +43,8 @@ _BUILD = TypeAdapter(Build)
 
 
 _COMMAND = TypeAdapter(Command)
+_MODEL = TypeAdapter(Model)
+_PREDICTED = TypeAdapter(tuple[PlannedBuffer, ...] | None)
 
 
 @dataclass(frozen=True)
@@ -117,20 +121,35 @@ class Trace:
         with self._file.writing() as db:
             db.execute("INSERT OR REPLACE INTO builds VALUES (?, ?)", (build.identity, _text(_BUILD.dump_json(build))))
 
+    def add_model(self, fingerprint: str, model: Model) -> None:
+        """Note what the header of a model says that trials refer to."""
+        with self._file.writing() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO models VALUES (?, ?)", (fingerprint, zlib.compress(_MODEL.dump_json(model)))
+            )
+
     def begin_trial(
-        self, sweep: int, spec: TrialSpec, devices: Sequence[Device], command: Command, started_ns: int
+        self,
+        sweep: int,
+        spec: TrialSpec,
+        devices: Sequence[Device],
+        command: Command,
+        *,
+        predicted: Sequence[PlannedBuffer] | None,
+        started_ns: int,
     ) -> int:
-        """Note a trial that starts now, and return its number."""
+        """Note a trial that starts now, with the buffers that were predicted for it, and return its number."""
         with self._file.writing() as db:
             row = db.execute(
-                "INSERT INTO trials (sweep, configuration, spec, devices, command, started_ns, status)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO trials (sweep, configuration, spec, devices, command, predicted, started_ns, status)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     sweep,
                     spec.configuration,
                     _text(_SPEC.dump_json(spec)),
                     _text(_DEVICES.dump_json(tuple(devices))),
                     _text(_COMMAND.dump_json(command)),
+                    _text(_PREDICTED.dump_json(None if predicted is None else tuple(predicted))),
                     started_ns,
                     TrialStatus.RUNNING,
                 ),
@@ -274,6 +293,16 @@ class Trace:
     def command(self, trial: int) -> Command:
         """Return what was started for a trial."""
         return _COMMAND.validate_json(self._file.rows("SELECT command FROM trials WHERE id = ?", trial)[0][0])
+
+    def predicted(self, trial: int) -> tuple[PlannedBuffer, ...] | None:
+        """Return the buffers that were predicted before a trial started; None when nothing was."""
+        ((text,),) = self._file.rows("SELECT predicted FROM trials WHERE id = ?", trial)
+        return _PREDICTED.validate_json(text)
+
+    def model(self, fingerprint: str) -> Model | None:
+        """Return what the header of a model says; None when the trace does not hold it."""
+        rows = self._file.rows("SELECT record FROM models WHERE fingerprint = ?", fingerprint)
+        return _MODEL.validate_json(zlib.decompress(rows[0][0])) if rows else None
 
     def log(self, trial: int, program: str = "llama-server") -> str | None:
         """Return the whole log of one of a trial's programs, undecodable bytes replaced; None when there is none."""

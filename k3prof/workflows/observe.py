@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Self
 
@@ -16,6 +17,7 @@ from k3prof.errors import K3profError
 from k3prof.llama.devices import DevicePlan
 
 _CARRY_INTERVAL_S = 0.25
+_TAIL_S = 0.02
 _LATE_NS = 5_000_000
 _LATENESS_QUANTILE = 0.99
 
@@ -49,6 +51,8 @@ class Observer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # One more reading than was needed: a share is known only between readings.
+        time.sleep(_TAIL_S)
         self._stop.set()
         self._thread.join()
         if self._failure is not None:

@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from k3prof.collectors.nvml import list_gpus
 from k3prof.collectors.visible_gpus import visible_gpus
 from k3prof.core.build import Build
-from k3prof.core.experiment import Experiment, Placement, Settings, effective_flags
+from k3prof.core.experiment import Experiment, Placement, Settings, effective_flags, where_flag
 from k3prof.core.flag_check import canonical, check_flags
 from k3prof.core.flag_reader import FlagReader, under_known_names
 from k3prof.core.flags import Flag, FlagVocabulary
@@ -70,10 +71,10 @@ def predict(
 
     Raises:
         ConfigError: The files, the options or the model are wrong; every problem with the files at once.
-        MachineError: The rig is this machine, and its build or devices cannot be used.
+        MachineError: The build or the devices cannot be used. For another rig no build is needed, unless one is named.
     """
     experiment = load_experiment(path, overrides)
-    ground = _find_ground(experiment.settings, rig, inherited_env)
+    ground = _find_ground(experiment.settings, rig, inherited_env, needs_build=overrides.build is not None)
     experiment = ground.checked(experiment)
     file = model_path(experiment.settings.model)
     model = read_model(file)
@@ -128,13 +129,15 @@ class _Ground:
             yield oracle
 
 
-def _find_ground(settings: Settings, rig: str | None, inherited_env: Mapping[str, str]) -> _Ground:
+def _find_ground(
+    settings: Settings, rig: str | None, inherited_env: Mapping[str, str], *, needs_build: bool
+) -> _Ground:
     machine = named_rig(rig) if rig is not None else None
     try:
         build = find_build(settings.build)
         vocabulary = read_vocabulary(Path(build.bin_dir))
     except K3profError as error:
-        if machine is None:
+        if machine is None or needs_build:
             raise
         note = f"{error.message}: flags are not checked against a build, and compute buffers are a margin"
         return _Ground(None, None, machine, None, [note])
@@ -150,12 +153,7 @@ def _predict(
     has_stand_ins = bool(ground.plan and ground.plan.stand_ins)
     defaults = measurement_flags(ground.vocabulary or _KNOWN_DEFAULTS, settings.workloads, has_stand_ins)
     flags = {**defaults, **effective_flags(settings, placement)}
-
-    def where(name: str) -> str:
-        if name in placement.flags or name not in settings.flags:
-            return f"{placement.file}: {'matrix' if name in placement.matrix else 'flags'}.{name}"
-        return f"{settings.file}: flags.{name}"
-
+    where = partial(where_flag, settings, placement)
     if trap := split_mode_trap(model, FlagReader(flags, where)):
         return Prediction(placement.name, ground.rig, warnings=(trap,))
     placed = lay_out(model, flags, ground.rig, where)

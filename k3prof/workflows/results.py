@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from k3prof.core.proof import Proof, prove
 from k3prof.core.summary import PlacementSummary, merge, summarize_trial
 from k3prof.core.timeline import Series
 from k3prof.core.trial import Outcome, TrialRecord, TrialStatus
+from k3prof.llama.logs import read_log
 from k3prof.store.trace import SweepRecord, Trace
 
 _NOT_RUN = Outcome(TrialStatus.INTERRUPTED, message="not run yet")
@@ -57,4 +59,12 @@ def _read(trace: Trace, placement: str, configuration: str) -> PlacementResult:
     trials = tuple((trial, tuple(trace.series(trial.id))) for trial in trace.trials(configuration))
     if not trials:
         return PlacementResult(PlacementSummary(placement, _NOT_RUN, None, (), ()), ())
-    return PlacementResult(merge([summarize_trial(trial, series) for trial, series in trials]), trials)
+    summaries = [summarize_trial(trial, series, _prove(trace, trial)) for trial, series in trials]
+    return PlacementResult(merge(summaries), trials)
+
+
+def _prove(trace: Trace, trial: TrialRecord) -> Proof | None:
+    log = trace.log(trial.id)
+    if log is None:
+        return None
+    return prove(trial.spec.flags, trial.devices, trace.predicted(trial.id), read_log(log))

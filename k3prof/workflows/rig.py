@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from k3prof.collectors.nvml import list_gpus
 from k3prof.collectors.visible_gpus import visible_gpus
 from k3prof.core.build import Build
-from k3prof.core.experiment import Experiment, effective_flags
+from k3prof.core.experiment import Experiment, effective_flags, where_flag
 from k3prof.core.flag_check import canonical, check_flags
+from k3prof.core.flag_reader import FlagReader, known_names
 from k3prof.core.flags import FlagVocabulary
+from k3prof.core.placed import lay_out
+from k3prof.core.planned_buffers import PlannedBuffer
+from k3prof.core.traps import split_mode_trap
 from k3prof.core.trial import TrialSpec
-from k3prof.errors import ConfigErrors
+from k3prof.errors import ConfigError, ConfigErrors
 from k3prof.llama.build import find_build
 from k3prof.llama.command import deciding_env, measurement_flags, server_argv
 from k3prof.llama.devices import DevicePlan, plan_devices
 from k3prof.llama.flag_help import read_vocabulary
 from k3prof.store.config import Overrides, load_experiment
+from k3prof.store.toml_file import collecting
+from k3prof.workflows.machine_rig import machine_rig
 from k3prof.workflows.model_file import ModelFile, find_model
 
 
@@ -60,11 +67,14 @@ class PreparedSweep:
         experiment: What the files and the command line ask for, flags under the build's own names.
         rig: What it runs on.
         specs: One trial per placement, in the order of running.
+        predicted: The buffers that each placement's server should allocate, by the placement's name; None where that
+            is not predicted.
     """
 
     experiment: Experiment
     rig: Rig
     specs: tuple[TrialSpec, ...]
+    predicted: Mapping[str, tuple[PlannedBuffer, ...] | None]
 
 
 def prepare(path: Path, overrides: Overrides, inherited_env: Mapping[str, str] = os.environ) -> PreparedSweep:
@@ -98,4 +108,26 @@ def prepare(path: Path, overrides: Overrides, inherited_env: Mapping[str, str] =
         )
         for placement in experiment.placements
     )
-    return PreparedSweep(experiment, rig, specs)
+    return PreparedSweep(experiment, rig, specs, _predict(experiment, rig, specs))
+
+
+def _predict(
+    experiment: Experiment, rig: Rig, specs: Sequence[TrialSpec]
+) -> dict[str, tuple[PlannedBuffer, ...] | None]:
+    """Lay the model out as each placement asks.
+
+    Raises:
+        ConfigErrors: Placements name devices, buffers or tensors that are not there.
+    """
+    problems: list[ConfigError] = []
+    predicted: dict[str, tuple[PlannedBuffer, ...] | None] = {}
+    machine = machine_rig(rig.devices)
+    for placement, spec in zip(experiment.placements, specs, strict=True):
+        flags, where = known_names(spec.flags), partial(where_flag, experiment.settings, placement)
+        with collecting(problems):
+            unpredictable = split_mode_trap(rig.model.header, FlagReader(flags, where))
+            placed = None if unpredictable else lay_out(rig.model.header, flags, machine, where)
+            predicted[placement.name] = placed.layout.buffers if placed is not None else None
+    if problems:
+        raise ConfigErrors(list({problem.message: problem for problem in problems}.values()))
+    return predicted

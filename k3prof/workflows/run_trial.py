@@ -6,7 +6,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +20,9 @@ from k3prof.core.plan import (
     has_plateaued,
     warmup_workload,
 )
+from k3prof.core.planned_buffers import PlannedBuffer
 from k3prof.core.plausibility import judge
+from k3prof.core.proof import prove
 from k3prof.core.timeline import PhaseKind, Series
 from k3prof.core.trial import (
     Caveat,
@@ -36,6 +38,7 @@ from k3prof.core.trial import (
 from k3prof.llama.client import Client, Role
 from k3prof.llama.command import server_env
 from k3prof.llama.devices import RunningDevices, free_port, running_devices
+from k3prof.llama.logs import read_log
 from k3prof.llama.server import Loading, Server, ServerFailedError, running_server
 from k3prof.store.trace import Trace
 from k3prof.workflows.observe import Observer
@@ -77,11 +80,19 @@ class TrialListener(Protocol):
 
 
 def run_trial(
-    spec: TrialSpec, rig: Rig, trace: Trace, sweep: int, *, patience: Patience, listener: TrialListener
+    spec: TrialSpec,
+    predicted: Sequence[PlannedBuffer] | None,
+    rig: Rig,
+    trace: Trace,
+    sweep: int,
+    *,
+    patience: Patience,
+    listener: TrialListener,
 ) -> Outcome:
     """Run one trial and store all of it.
 
-    Whatever happens to the server is the trial's outcome. An interruption is stored as one, and goes on.
+    A trial whose server did something else than was asked is void. Whatever happens to the server is the trial's
+    outcome. An interruption is stored as one, and goes on.
 
     Raises:
         MachineError: The devices do not start.
@@ -91,13 +102,14 @@ def run_trial(
     with tempfile.TemporaryDirectory(prefix="k3prof-") as name:
         folder = Path(name)
         with running_devices(rig.devices, rig.build, folder) as devices:
-            trial = _Trial(spec, rig, devices, trace, patience, listener, folder)
+            trial = _Trial(spec, predicted, rig, devices, trace, patience, listener, folder)
             return trial.run(sweep, started_ns)
 
 
 @dataclass
 class _Trial:
     _spec: TrialSpec
+    _predicted: Sequence[PlannedBuffer] | None
     _rig: Rig
     _devices: RunningDevices
     _trace: Trace
@@ -114,12 +126,20 @@ class _Trial:
         argv = self._rig.argv(self._spec, self._devices.endpoints, port, alias)
         env = server_env(os.environ, self._rig.devices.env, self._spec.env, config_home)
         command = Command(tuple(argv), {**self._rig.devices.env, **self._spec.env})
-        self._number = self._trace.begin_trial(sweep, self._spec, self._rig.devices.devices, command, started_ns)
+        self._number = self._trace.begin_trial(
+            sweep,
+            self._spec,
+            self._rig.devices.devices,
+            command,
+            predicted=self._predicted,
+            started_ns=started_ns,
+        )
         outcome = Outcome(TrialStatus.INTERRUPTED, message="interrupted by the user")
         try:
             self._listener.on_phase(PhaseKind.LOAD, None, 0)
             with running_server(argv, env, port, alias, log) as server:
                 outcome = self._serve(server)
+            outcome = self._certified(outcome, log.read_text(errors="replace"))
         except ServerFailedError as error:
             outcome = error.outcome
         finally:
@@ -139,6 +159,12 @@ class _Trial:
         if len(failures) == len(self._spec.workloads):
             return Outcome(TrialStatus.FAILED, Failure.REQUEST, failures[0])
         return Outcome(TrialStatus.OK)
+
+    def _certified(self, outcome: Outcome, log: str) -> Outcome:
+        """Return the outcome of a trial that ran: void where its log shows something else than was asked."""
+        proof = prove(self._spec.flags, self._rig.devices.devices, self._predicted, read_log(log))
+        self._caveats += proof.caveats
+        return proof.certificate.outcome() if outcome.status is TrialStatus.OK else outcome
 
     def _measure(self, server: Server, client: Client, workload: Workload) -> str:
         """Warm up and measure one workload; return why it could not be measured, or nothing."""

@@ -74,6 +74,7 @@ def run_sweep(prepared: PreparedSweep, trace: Trace, options: SweepOptions, list
         TraceError: The trace cannot be written any more.
     """
     trace.add_build(prepared.rig.build)
+    trace.add_model(prepared.rig.model.fingerprint, prepared.rig.model.header)
     sweep = trace.begin_sweep(
         ClockAnchor(time.monotonic_ns(), time.time_ns()),
         _settings(prepared),
@@ -87,7 +88,10 @@ def run_sweep(prepared: PreparedSweep, trace: Trace, options: SweepOptions, list
         with _termination_interrupts():
             for spec in waiting:
                 listener.on_trial(spec)
-                outcome = run_trial(spec, prepared.rig, trace, sweep, patience=options.patience, listener=listener)
+                predicted = prepared.predicted[spec.placement]
+                outcome = run_trial(
+                    spec, predicted, prepared.rig, trace, sweep, patience=options.patience, listener=listener
+                )
                 listener.on_outcome(spec, outcome)
     except KeyboardInterrupt:
         return False

@@ -47,7 +47,7 @@ def write_trace(path: Path, observed: Sequence[Observed]) -> None:
 
 def _write_trial(trace: Trace, sweep: int, trial: TrialRecord, series: tuple[Series, ...]) -> None:
     started = Command(command(trial.spec.placement), {})
-    number = trace.begin_trial(sweep, trial.spec, trial.devices, started, trial.started_ns)
+    number = trace.begin_trial(sweep, trial.spec, trial.devices, started, predicted=None, started_ns=trial.started_ns)
     trace.mark_ready(number, trial.ready_ns or trial.started_ns)
     trace.add_requests(number, trial.requests)
     for together in _as_sent(series):

@@ -167,16 +167,22 @@ def test_a_log_that_says_nothing_voids_nothing_and_vouches_for_nothing() -> None
     assert not certificate.is_void
 
 
-def test_fit_that_gave_up_voids_the_trial_and_quotes_the_log() -> None:
-    line = "common_fit_params: failed to fit params to free device memory: tensor_split already set by user, abort"
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [(FitStatus.ABORTED, "fit-gave-up", "gave up"), (FitStatus.FAILED, "fit-failed", "failed with an error")],
+)
+def test_fit_that_gave_up_or_failed_voids_the_trial_and_quotes_the_log(
+    status: FitStatus, code: str, words: str
+) -> None:
+    line = "common_fit_params: it did not work out: tensor_split already set by user"
     done = replace(
         DONE,
-        fit=FitFacts(FitStatus.ABORTED, "tensor_split already set by user", 8192, 4096),
-        caveats=(Caveat("fit-gave-up", line),),
+        fit=FitFacts(status, "tensor_split already set by user", 8192, 4096),
+        caveats=(Caveat(code, line),),
     )
     certificate = certify({"fit": "on", "tensor-split": (1, 1)}, done)
     assert certificate.outcome().status is TrialStatus.VOID
-    assert "fit: asked on, done: gave up (tensor_split already set by user)" in certificate.outcome().message
+    assert f"fit: asked on, done: {words} (tensor_split already set by user)" in certificate.outcome().message
     assert certificate.outcome().evidence == line
     assert "context-reduced" in {caveat.code for caveat in certificate.caveats}
 

@@ -30,3 +30,8 @@ def test_the_log_of_another_model_differs_where_it_does() -> None:
 
 def test_what_the_log_does_not_say_is_unknown() -> None:
     assert {check.agreement for check in hold_against_header(LoadedServer(), experts())} == {Agreement.UNKNOWN}
+
+
+def test_an_overridden_key_is_not_held_against_the_header() -> None:
+    changed = replace(FACTS, experts_used=1, overrides={"qwen3.expert_used_count": "1"})
+    assert "experts used" not in {check.name for check in hold_against_header(LoadedServer(model=changed), experts())}

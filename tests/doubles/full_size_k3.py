@@ -188,6 +188,8 @@ def _add_keys(writer: gguf.GGUFWriter, k3: K3) -> None:
     writer.add_float32("kimi-k3.attention.layer_norm_rms_epsilon", 1e-5)
     writer.add_float32("kimi-k3.expert_weights_scale", 1.0)
     writer.add_float32("kimi-k3.kda.gate_lower_bound", -5.0)
+    writer.add_float32("kimi-k3.activation.situ_beta", 4.0)
+    writer.add_float32("kimi-k3.activation.situ_linear_beta", 25.0)
     writer.add_bool("kimi-k3.expert_weights_norm", True)
     writer.add_tokenizer_model("gpt2")
     writer.add_array("tokenizer.ggml.tokens", [f"token{index:x}" for index in range(k3.tokens)])

@@ -113,7 +113,6 @@ def _random_rules(model: str, used: list[str], chance: random.Random) -> dict[st
     if chance.random() < 0.4:
         targets = [*used, "CPU", "CPU"]
         parts = [f"{chance.choice(_PATTERNS)}={chance.choice(targets)}" for _ in range(chance.randint(1, 3))]
-        # A tied output has no tensor of its own to match.
         rules.append(("override-tensor", ",".join(parts)))
     if model != "llama":
         rules += [("cpu-moe", True)] if chance.random() < 0.15 else []

@@ -56,7 +56,13 @@ def test_measuring_asks_for_a_slot_per_stream_and_nothing_kept_between_requests(
     flags = measurement_flags(vocabulary, [Workload("tg", 8), Workload("tg", 8, streams=6)], has_stand_ins=False)
     checkpoints = vocabulary.find("ctx-checkpoints")
     assert checkpoints is not None
-    assert flags == {"fit": "off", "parallel": 6, "cache-ram": 0, checkpoints.name: 0}
+    assert flags == {
+        "fit": "off",
+        "parallel": 6,
+        "cache-ram": 0,
+        "cache-idle-slots": False,
+        checkpoints.name: 0,
+    }
 
 
 def test_nothing_in_the_users_environment_can_set_flags_behind_our_back() -> None:

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from k3prof.core.build import Build
 from k3prof.core.device import HOST, Device, DeviceKind
+from k3prof.core.loaded import BufferKind
+from k3prof.core.planned_buffers import PlannedBuffer
 from k3prof.core.timeline import ClockAnchor, Counter, Series
 from k3prof.core.trial import (
     Caveat,
@@ -29,18 +31,21 @@ from k3prof.core.trial import (
     Workload,
 )
 from k3prof.errors import TraceError
+from k3prof.llama.demo_model import demo_model
+from k3prof.llama.gguf import read_model
 from k3prof.store.trace import Trace
 from tests.core.test_trial import SPEC
 
 ANCHOR = ClockAnchor(123, 456)
 COMMAND = Command(("/b/llama-server", "--port", "1"), {"CUDA_VISIBLE_DEVICES": "-1"})
 DEVICES = (Device("RPC0", DeviceKind.STAND_IN, "stand-in"), HOST)
+PREDICTED = (PlannedBuffer(BufferKind.KV, "RPC0[127.0.0.1:1]", "RPC0", 4096),)
 BUILD = Build("default", "/b", "v (build 1, commit abc)", "abc", "GNU", ("-DX=ON",), "sdist", "f" * 64, True)
 
 
 def begin(trace: Trace) -> tuple[int, int]:
     sweep = trace.begin_sweep(ANCHOR, {"model": "m"}, {"cores": 2}, [("even", SPEC.configuration)])
-    return sweep, trace.begin_trial(sweep, SPEC, DEVICES, COMMAND, 1000)
+    return sweep, trace.begin_trial(sweep, SPEC, DEVICES, COMMAND, predicted=PREDICTED, started_ns=1000)
 
 
 def series(values: list[float], start: int = 0, device: str = "RPC0") -> Series:
@@ -101,6 +106,7 @@ def test_everything_written_is_read_back_as_it_was(tmp_path: Path) -> None:
         assert by_device["RPC0"].time_ns.tolist() == [0, 1, 2]
         assert by_device["CPU"].value.tolist() == [9.0]
         assert trace.command(trial) == COMMAND
+        assert trace.predicted(trial) == PREDICTED
         assert trace.log(trial) == "log \N{REPLACEMENT CHARACTER}"
         assert trace.log(trial, "RPC0") is None
 
@@ -126,7 +132,7 @@ def test_a_configuration_survives_the_file_whatever_its_flags(tmp_path: Path, fl
     path = tmp_path / f"{spec.configuration}.sqlite"
     with Trace.writable(path) as trace:
         sweep = trace.begin_sweep(ANCHOR, {}, {}, [])
-        trace.begin_trial(sweep, spec, DEVICES, COMMAND, 1)
+        trace.begin_trial(sweep, spec, DEVICES, COMMAND, predicted=None, started_ns=1)
         assert [one.spec.configuration for one in trace.trials(spec.configuration)][-1:] == [spec.configuration]
 
 
@@ -136,7 +142,9 @@ def test_a_killed_writer_loses_no_finished_trial_and_its_running_one_becomes_int
         import sys
         from pathlib import Path
         from k3prof.core.trial import Outcome, TrialStatus
-        from k3prof.store.trace import Trace
+        from k3prof.llama.demo_model import demo_model
+from k3prof.llama.gguf import read_model
+from k3prof.store.trace import Trace
         from tests.store.test_trace import begin, request, series
         trace = Trace.writable(Path(sys.argv[1]))
         sweep, first = begin(trace)
@@ -265,7 +273,9 @@ def test_a_trace_is_whole_from_its_first_moment(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from k3prof.store.trace import Trace
+        from k3prof.llama.demo_model import demo_model
+from k3prof.llama.gguf import read_model
+from k3prof.store.trace import Trace
         for number in range(200):
             Trace.writable(Path(sys.argv[1]) / f"{number}.sqlite").close()
     """)
@@ -288,7 +298,9 @@ def test_many_writers_at_once_are_admitted_one_at_a_time(tmp_path: Path) -> None
         import sys, time
         from pathlib import Path
         from k3prof.errors import TraceError
-        from k3prof.store.trace import Trace
+        from k3prof.llama.demo_model import demo_model
+from k3prof.llama.gguf import read_model
+from k3prof.store.trace import Trace
         try:
             with Trace.writable(Path(sys.argv[1])) as trace:
                 print("in", flush=True)
@@ -302,3 +314,11 @@ def test_many_writers_at_once_are_admitted_one_at_a_time(tmp_path: Path) -> None
     assert sorted(answer == "in\n" for answer in answers) == [False] * 5 + [True]
     for writer in writers:
         writer.communicate("")
+
+
+def test_a_model_is_read_back_with_every_tensor(tmp_path: Path) -> None:
+    model = read_model(demo_model("k3-tiny"))
+    with Trace.writable(tmp_path / "a.sqlite") as trace:
+        trace.add_model("f", model)
+        assert trace.model("f") == model
+        assert trace.model("g") is None
