@@ -38,10 +38,13 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         ValueError: `std::regex` refuses it, or uses it in a way that this module does not follow; the text says which.
     """
     parser = _Parser(pattern)
-    translated = parser.alternatives()
-    if parser.peek():
-        raise ValueError(f"{parser.peek()!r} at position {parser.position + 1} stands alone")
-    return re.compile(translated, re.ASCII)
+    try:
+        translated = parser.alternatives()
+        if parser.peek():
+            raise ValueError(f"{parser.peek()!r} at position {parser.position + 1} stands alone")
+        return re.compile(translated, re.ASCII)
+    except (RecursionError, OverflowError, re.error) as error:
+        raise ValueError("it is nested or repeated too often") from error
 
 
 @dataclass
@@ -199,6 +202,6 @@ class _Parser:
             return _CONTROLS[character]
         if character in "dDsSwW":
             return "\\" + character
-        if character.isdigit():
+        if character.isdigit() or character == "B":
             raise ValueError(f"\\{character} has no meaning in brackets")
         return self._plain(character)

@@ -58,8 +58,40 @@ class Counter(StrEnum):
     """Cumulative time on a processor, of all threads of a process."""
     BUSY_FRAC = "busy_frac"
     """Share of the counter's own window in which the device was busy."""
+    MEMORY_BUSY_FRAC = "memory_busy_frac"
+    """Share of the counter's own window in which memory was read or written: time, not bandwidth."""
     MEMORY_BYTES = "memory_bytes"
+    """What programs hold, without what the driver keeps for itself where that is told apart."""
+    MEMORY_RESERVED_BYTES = "memory_reserved_bytes"
+    """What the driver keeps for itself."""
     POWER_W = "power_w"
+    """Mean over the counter's own window."""
+    POWER_INSTANT_W = "power_instant_w"
+    ENERGY_J = "energy_j"
+    """Cumulative energy."""
+    PCIE_TX_BYTES = "pcie_tx_bytes"
+    """Cumulative bytes that the device sent, the link's protocol included."""
+    PCIE_RX_BYTES = "pcie_rx_bytes"
+    """Cumulative bytes that the device received, likewise."""
+    PCIE_TX_BYTES_PER_S = "pcie_tx_bytes_per_s"
+    """What the device sent in the counter's own window: a glimpse, not a sum."""
+    PCIE_RX_BYTES_PER_S = "pcie_rx_bytes_per_s"
+    PCIE_GENERATION = "pcie_generation"
+    """Of the link now: an idle one is slowed down to save power."""
+    PCIE_WIDTH = "pcie_width"
+    """Lanes of the link now."""
+    SM_MHZ = "sm_mhz"
+    MEMORY_MHZ = "memory_mhz"
+    P_STATE = "p_state"
+    """Performance state: 0 is the highest, 15 the lowest."""
+    POWER_CAPPED_NS = "power_capped_ns"
+    """Cumulative time in which the power limit held clocks down."""
+    THERMAL_SLOWDOWN_NS = "thermal_slowdown_ns"
+    """Cumulative time in which the driver held clocks down against heat."""
+    HARDWARE_THERMAL_SLOWDOWN_NS = "hardware_thermal_slowdown_ns"
+    """Cumulative time in which the hardware itself did."""
+    POWER_BRAKE_NS = "power_brake_ns"
+    """Cumulative time in which the power supply asked for lower clocks."""
     HOST_CPU_FRAC = "host_cpu_frac"
     HOST_AVAILABLE_BYTES = "host_available_bytes"
     MAJOR_FAULTS = "major_faults"
@@ -78,7 +110,21 @@ class Counter(StrEnum):
         return self in _CUMULATIVE
 
 
-_CUMULATIVE = frozenset({Counter.CPU_TIME_NS, Counter.MAJOR_FAULTS, Counter.THROTTLED_NS, Counter.READ_ERRORS})
+_CUMULATIVE = frozenset(
+    {
+        Counter.CPU_TIME_NS,
+        Counter.MAJOR_FAULTS,
+        Counter.THROTTLED_NS,
+        Counter.READ_ERRORS,
+        Counter.ENERGY_J,
+        Counter.PCIE_TX_BYTES,
+        Counter.PCIE_RX_BYTES,
+        Counter.POWER_CAPPED_NS,
+        Counter.THERMAL_SLOWDOWN_NS,
+        Counter.HARDWARE_THERMAL_SLOWDOWN_NS,
+        Counter.POWER_BRAKE_NS,
+    }
+)
 
 
 @dataclass(frozen=True, eq=False)

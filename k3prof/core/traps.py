@@ -22,7 +22,7 @@ NO_TENSOR_SPLIT = frozenset({"kimi-k3", "kimi-linear"})
 _RULES = (OVERRIDE_TENSOR, CPU_MOE, N_CPU_MOE, N_CPU_FFN)
 _LOPSIDED_FRAC = 0.5
 _NOT_COUNTED = ("model-draft", "spec-draft-model", "mmproj", "lora", "lora-scaled", "control-vector")
-_GIB = 2**30
+_MIB, _GIB = 2**20, 2**30
 
 
 def split_mode_trap(model: Model, reader: FlagReader) -> Caveat | None:
@@ -90,7 +90,7 @@ def _empty_first_device(placed: Placed) -> Iterator[Caveat]:
         yield Caveat(
             "n-cpu-moe-lopsided",
             f"n-cpu-moe takes the experts of the first layers, which are all on the first devices: {least} holds "
-            f"{_gib(weights[least])} of weights, {most} {_gib(weights[most])}",
+            f"{_size(weights[least])} of weights, {most} {_size(weights[most])}",
             "balance with tensor-split, or pick layers of every device with override-tensor",
         )
 
@@ -143,7 +143,7 @@ def _missing_kernels(placed: Placed) -> Iterator[Caveat]:
         types = ", ".join(sorted({tensor.type_name for tensor in stranded}))
         yield Caveat(
             "no-kernel",
-            f"CUDA multiplies no {types}: {len(stranded)} tensors, {_gib(sum(one.n_bytes for one in stranded))}, "
+            f"CUDA multiplies no {types}: {len(stranded)} tensors, {_size(sum(one.n_bytes for one in stranded))}, "
             "stay on the host although their layers are on GPUs",
             "quantize them to another format",
         )
@@ -166,8 +166,8 @@ def _mapped_range(placed: Placed) -> Iterator[Caveat]:
     if listed > 1.1 * sum(held.values()):
         yield Caveat(
             "mapped-range",
-            f"the log will list {_gib(listed)} as {MAPPED}: a range of the file from the first to the last of the "
-            f"host's tensors, which are {_gib(sum(held.values()))}",
+            f"the log will list {_size(listed)} as {MAPPED}: a range of the file from the first to the last of the "
+            f"host's tensors, which are {_size(sum(held.values()))}",
         )
 
 
@@ -218,5 +218,5 @@ def _not_counted(placed: Placed) -> Iterator[Caveat]:
         yield Caveat("not-counted", f"memory for {', '.join(given)} is not counted", "leave room for it")
 
 
-def _gib(n_bytes: int) -> str:
-    return f"{n_bytes / _GIB:.1f} GiB"
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / _GIB:.1f} GiB" if n_bytes >= _GIB else f"{n_bytes / _MIB:.1f} MiB"

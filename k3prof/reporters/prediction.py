@@ -198,7 +198,7 @@ def devices(predictions: tuple[Prediction, ...]) -> str:
     rig = predictions[0].rig
     kinds = [device.model or device.kind for device in rig.devices]
     groups = [f"{len(list(group))}× {kind}" for kind, group in groupby(kinds)]
-    return f"{rig.name}: {', '.join(groups) if groups else count(0, 'device')}"
+    return f"{rig.name}: {', '.join(groups) if groups else 'no device but the host'}"
 
 
 def _gib(n_bytes: int | None) -> str:

@@ -122,7 +122,7 @@ class _Ground:
     @contextmanager
     def oracle(self, model: Path) -> Iterator[ComputeOracle | None]:
         """Make ready to ask the build for compute buffers; None where nobody can be asked."""
-        if self.build is None or not self.rig.devices:
+        if self.build is None:
             yield None
             return
         with compute_oracle(self.build, model, self.rig, self.plan) as oracle:

@@ -76,6 +76,7 @@ PATTERNS = [
     r"[\d-z]x",
     r"[a-\d]",
     r"[a-z-9]",
+    r"[\B]",
     r"[[:nonsense:]]",
     r"\xZZ",
     "\\",
@@ -198,6 +199,12 @@ def test_any_pattern_means_what_std_regex_says(oracle: Oracle, pattern: str, nam
 @pytest.mark.parametrize("pattern", [r"(a)\1", r"[\1]", r"\cA"])
 def test_what_is_not_followed_is_refused_in_words(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"does not follow|has no meaning"):
+        compile_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(" * 5000 + ")" * 5000, "(?=" * 5000])
+def test_patterns_without_measure_are_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="nested or repeated too often"):
         compile_pattern(pattern)
 
 
