@@ -1,7 +1,7 @@
 """Predicts where llama-server will put a model before anything is loaded: every tensor, every buffer, every byte.
 
 The rule is llama.cpp's `load_tensors` (src/llama-model.cpp), `create_tensor` (src/llama-model-loader.cpp),
-`llama_kv_cache` and `llama_memory_recurrent`, as of 0.5.0-dev (commit 0c1e570) and build 11434.
+`llama_kv_cache` and `llama_memory_recurrent`, as of 0.5.0-dev (commit 0c1e570).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -189,6 +189,19 @@ def stand_in_argv(build: Build, port: int | str) -> list[str]:
     """Return the command of a stand-in: one thread of the processor, even where there are GPUs."""
     program = str(Path(build.bin_dir) / "ggml-rpc-server")
     return [program, "--device", "CPU", "--threads", "1", "--host", "127.0.0.1", "--port", str(port)]
+
+
+def stand_in_buffer_types(names: Iterable[str], endpoints: Iterable[str]) -> dict[str, str]:
+    """Return llama-server's names for the memory of stand-ins, each of which serves one device of its own.
+
+    Args:
+        names: The devices: `RPC0`, `RPC1`.
+        endpoints: Their `host:port`, in the same order.
+
+    Returns:
+        `RPC1` to `RPC0[127.0.0.1:50053]`: the number counts the devices of one server.
+    """
+    return {name: f"RPC0[{endpoint}]" for name, endpoint in zip(names, endpoints, strict=False)}
 
 
 def free_port() -> int:

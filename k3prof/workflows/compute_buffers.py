@@ -16,7 +16,7 @@ from k3prof.core.placed import Placed
 from k3prof.core.placement import used_devices
 from k3prof.core.rig import Rig
 from k3prof.core.trial import FlagValue
-from k3prof.llama.devices import DevicePlan, plan_devices, running_devices
+from k3prof.llama.devices import DevicePlan, plan_devices, running_devices, stand_in_buffer_types
 from k3prof.llama.fit_params import ask_memory
 
 _MIB = 2**20
@@ -88,9 +88,7 @@ def _for_devices(placed: Placed, names: Mapping[str, str], endpoints: tuple[str,
     if "device" in flags:
         flags["device"] = ",".join(names.get(name, name) for name in flag_text(flags["device"]).split(","))
     if endpoints and OVERRIDE_TENSOR in flags:
-        buffer_types = {
-            device.name: f"RPC0[{endpoint}]" for device, endpoint in zip(rig.devices, endpoints, strict=False)
-        }
+        buffer_types = stand_in_buffer_types([device.name for device in rig.devices], endpoints)
         flags[OVERRIDE_TENSOR] = with_buffer_types(flags[OVERRIDE_TENSOR], buffer_types)
     usable = [device.usable_bytes for device in used_devices(placed.reader, rig)]
     if endpoints and usable and all(usable):

@@ -15,6 +15,7 @@ from k3prof.core.experiment import Experiment, effective_flags, where_flag
 from k3prof.core.flag_check import canonical, check_flags
 from k3prof.core.flag_reader import FlagReader, known_names
 from k3prof.core.flags import FlagVocabulary
+from k3prof.core.overrides import OVERRIDE_TENSOR, with_buffer_types
 from k3prof.core.placed import lay_out
 from k3prof.core.planned_buffers import PlannedBuffer
 from k3prof.core.traps import split_mode_trap
@@ -22,7 +23,7 @@ from k3prof.core.trial import TrialSpec
 from k3prof.errors import ConfigError, ConfigErrors
 from k3prof.llama.build import find_build
 from k3prof.llama.command import deciding_env, measurement_flags, server_argv
-from k3prof.llama.devices import DevicePlan, plan_devices
+from k3prof.llama.devices import DevicePlan, plan_devices, stand_in_buffer_types
 from k3prof.llama.flag_help import read_vocabulary
 from k3prof.store.config import Overrides, load_experiment
 from k3prof.store.toml_file import collecting
@@ -47,11 +48,18 @@ class Rig:
     model: ModelFile
 
     def argv(self, spec: TrialSpec, endpoints: tuple[str, ...], port: int | str, alias: str) -> list[str]:
-        """Return the command that starts a trial's server."""
+        """Return the command that starts a trial's server.
+
+        Overrides may name a stand-in as its device; the server knows its memory by the endpoint.
+        """
+        flags = dict(spec.flags)
+        if OVERRIDE_TENSOR in flags:
+            names = [device.name for device in self.devices.stand_ins]
+            flags[OVERRIDE_TENSOR] = with_buffer_types(flags[OVERRIDE_TENSOR], stand_in_buffer_types(names, endpoints))
         return server_argv(
             Path(self.build.bin_dir) / "llama-server",
             self.vocabulary,
-            spec.flags,
+            flags,
             model=self.model.path,
             endpoints=endpoints,
             port=port,

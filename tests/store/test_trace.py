@@ -142,9 +142,7 @@ def test_a_killed_writer_loses_no_finished_trial_and_its_running_one_becomes_int
         import sys
         from pathlib import Path
         from k3prof.core.trial import Outcome, TrialStatus
-        from k3prof.llama.demo_model import demo_model
-from k3prof.llama.gguf import read_model
-from k3prof.store.trace import Trace
+        from k3prof.store.trace import Trace
         from tests.store.test_trace import begin, request, series
         trace = Trace.writable(Path(sys.argv[1]))
         sweep, first = begin(trace)
@@ -273,9 +271,7 @@ def test_a_trace_is_whole_from_its_first_moment(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from k3prof.llama.demo_model import demo_model
-from k3prof.llama.gguf import read_model
-from k3prof.store.trace import Trace
+        from k3prof.store.trace import Trace
         for number in range(200):
             Trace.writable(Path(sys.argv[1]) / f"{number}.sqlite").close()
     """)
@@ -298,9 +294,7 @@ def test_many_writers_at_once_are_admitted_one_at_a_time(tmp_path: Path) -> None
         import sys, time
         from pathlib import Path
         from k3prof.errors import TraceError
-        from k3prof.llama.demo_model import demo_model
-from k3prof.llama.gguf import read_model
-from k3prof.store.trace import Trace
+        from k3prof.store.trace import Trace
         try:
             with Trace.writable(Path(sys.argv[1])) as trace:
                 print("in", flush=True)

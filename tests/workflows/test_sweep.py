@@ -38,7 +38,8 @@ PLACEMENTS = {
     "experts": "[flags]\nn-cpu-moe = 2\n",
     "impossible": '[flags]\nsplit-mode = "tensor"\n',  # which llama.cpp refuses for kimi-k3
     "uneven": "[flags]\ntensor-split = [2, 1]\n",
-    "void": '[flags]\nfit = "on"\nfit-target = 9999999\ntensor-split = [1, 2]\n',  # fit gives up where the split is set already
+    # Fit has work to do, and gives up since the split is set already.
+    "void": '[flags]\nfit = "on"\nfit-target = 9999999\ntensor-split = [1, 2]\n',
 }
 
 
@@ -260,6 +261,18 @@ exec {real} "$@"
         by_name = {one.spec.placement: one.outcome for one in trace.trials()}
     assert by_name["even"].status is TrialStatus.OK
     assert (by_name["experts"].status, by_name["experts"].failure) == (TrialStatus.FAILED, Failure.STALLED)
+
+
+def test_an_override_may_name_a_stand_in_as_its_device(sweeper: Sweeper, experiment: Path) -> None:
+    (experiment / "moved.toml").write_text('[flags]\noverride-tensor = ["ffn_.*_exps=RPC1"]\n')
+    done = sweeper.run("--only", "moved", "--workload", "tg8", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    ((found),) = json.loads(done.stdout)["placements"]
+    terms = {(one["device"], one["kind"]): one for one in found["proof"]["memory"]}
+    moved, left = terms["RPC1", "model"], terms["RPC0", "model"]
+    assert moved["agrees"]
+    assert left["agrees"]
+    assert moved["actual_mib"] > 1.3 * left["actual_mib"]
 
 
 def test_a_dry_run_prints_the_commands_and_starts_and_writes_nothing(sweeper: Sweeper) -> None:
