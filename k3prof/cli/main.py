@@ -24,25 +24,30 @@ def make_app() -> typer.Typer:
     """Return the command with all its subcommands."""
     app = typer.Typer(
         name="k3prof",
-        help=_ABOUT,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_root)
+    app.callback(help=_ABOUT)(_root)
     for command in (doctor, build, inspect, predict, sweep, timeline, report, explain):
         command.register(app)
     return app
 
 
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _print_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"k3prof {__version__}")
         raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Take the options that stand before any command."""
 
 
 def main() -> None:
