@@ -21,7 +21,7 @@ _SEED = 42
 _SHORT_TIMEOUT_S = 60.0
 
 
-Role = Literal["warmup", "measure"]
+Role = Literal["warmup", "measure", "untraced"]
 
 
 class Client:

@@ -10,6 +10,8 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.90
+FEWEST_BLOCKS = 6
+"""With fewer, a lucky narrow interval proves nothing."""
 
 Arm = Callable[[], float]
 """Does the thing once and returns a positive reading."""
@@ -35,10 +37,10 @@ class Ratio:
         return f"{self.value:.3f} × [{self.low:.3f}, {self.high:.3f}]"
 
     def at_least(self, bound: float) -> bool | None:
-        """Return whether the ratio is no less than `bound`; None when its interval holds both answers."""
-        if self.low >= bound:
-            return True
-        return False if self.high < bound else None
+        """Return whether the ratio is no less than `bound`; None when the blocks cannot tell: few, or apart."""
+        if self.blocks < FEWEST_BLOCKS or self.low < bound <= self.high:
+            return None
+        return self.low >= bound
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class ReportTime:
     def about(self) -> str:
         """Say how it was measured."""
         return (
-            f"Reports: {self.samples} samples and {self.requests} requests of {self.trials} trials on 3 stand-ins, "
+            f"Reports: {self.samples} samples and {self.requests} requests on 3 stand-ins in {self.trials} trials, "
             f"a trace of {self.trace_bytes / _MB:.0f} MB."
         )
 

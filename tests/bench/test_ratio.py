@@ -58,3 +58,7 @@ def test_pairs_are_compared_pair_by_pair() -> None:
 @pytest.mark.parametrize(("low", "high", "answer"), [(0.992, 1.01, True), (0.97, 0.98, False), (0.98, 1.0, None)])
 def test_an_interval_across_the_bound_decides_nothing(low: float, high: float, answer: bool | None) -> None:
     assert Ratio(0.99, low, high, 8).at_least(0.99) is answer
+
+
+def test_two_blocks_that_happen_to_agree_decide_nothing() -> None:
+    assert Ratio(0.995, 0.994, 0.996, 2).at_least(0.99) is None
