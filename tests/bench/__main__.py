@@ -12,7 +12,7 @@ from rich.console import Console
 
 from k3prof.errors import K3profError
 from k3prof.llama.build import find_build
-from tests.bench import client_share, help_time, report_time, sampler_cost
+from tests.bench import client_share, header_time, help_time, report_time, sampler_cost
 from tests.bench.effort import FULL, QUICK
 from tests.bench.figure import Figure, as_table
 
@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         "the sampler's cost": lambda: sampler_cost.measure(build, effort),
         "the client's share": lambda: client_share.measure(build, effort),
         "the report's time": lambda: report_time.measure(effort),
+        "the time of a header": lambda: header_time.measure(effort),
         "the time to help": lambda: help_time.measure(effort),
     }
     print(f"What k3prof costs: {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} before; [90 % interval]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from k3prof.core.build import Build
-from tests.bench import client_share, help_time, report_time, sampler_cost
+from tests.bench import client_share, header_time, help_time, report_time, sampler_cost
 from tests.bench.effort import QUICK
 from tests.bench.figure import Figure
 from tests.bench.ratio import Ratio
@@ -63,3 +63,12 @@ def test_help_is_timed_beside_python_alone() -> None:
     time = help_time.measure(QUICK)
     assert time.starts == QUICK.starts
     assert time.help_s > time.python_s > 0
+
+
+def test_a_header_is_read_by_both_readers_and_has_the_tensors_it_should() -> None:
+    time = header_time.measure(QUICK)
+    assert time.tensors > 200
+    assert time.readings == QUICK.headers
+    assert time.ours_s > 0
+    assert time.package_s > 0
+    assert verdicts(time.figures()).keys() == {"header of a Kimi-K3"}
