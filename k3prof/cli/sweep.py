@@ -40,6 +40,9 @@ def sweep(
     workload: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="pp512, tg128, 'tg128@d4096 x4'; may be repeated.")
     ] = None,
+    splits: Annotated[
+        str | None, typer.Option(metavar="MODE", help="Trace each split of the graph: exact, light or off.")
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where results go; traces/FOLDER.sqlite by default.")
     ] = None,
@@ -67,8 +70,11 @@ def sweep(
         devices=devices,
         repeat=repeat,
         workloads=tuple(workload) if workload else None,
+        splits=splits,
     )
     prepared = prepare(placements, overrides)
+    if (untraced := prepared.rig.tracing.caveat) is not None:
+        typer.echo(f"note: {untraced.message}\nhint: {untraced.remedy}", err=True)
     path = trace or default_trace(placements)
     if dry_run:
         _print_plan(prepared, path, retry_failed, output)

@@ -12,6 +12,8 @@ _EXAMPLES = """Examples:
   k3prof timeline traces/placements.sqlite -o timeline.html
 
   k3prof timeline traces/placements.sqlite --placement even -o even.png
+
+  k3prof timeline traces/placements.sqlite -o timeline.pftrace    # opens in ui.perfetto.dev
 """
 
 
@@ -23,9 +25,12 @@ def register(app: typer.Typer) -> None:
 def timeline(
     trace: Annotated[Path, typer.Argument(help="What `k3prof sweep` wrote.")],
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .html, .png or .svg file.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="A .html, .png, .svg or .pftrace file.")
+    ],
     placement: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which placement; the fastest by default, in HTML all.")
+        str | None,
+        typer.Option(metavar="NAME", help="Which placement; the fastest by default, in HTML and for Perfetto all."),
     ] = None,
 ) -> None:
     """Draw which device was busy when: one lane per device, the phases, and single tokens close up."""

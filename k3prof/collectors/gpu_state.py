@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import psutil
 import pynvml
 
-from k3prof.collectors.nvml import GpuSource, library
+from k3prof.collectors.nvml_library import Handle, library
+from k3prof.collectors.nvml_processes import process_name
+from k3prof.collectors.nvml_utilisation import LONGEST_WINDOW_NS, snapshot, window_ns
 from k3prof.core.device import Device
 from k3prof.core.gpu import GpuProcess, GpuState, PcieLink
-from k3prof.core.timeline import Counter
-from k3prof.errors import MachineError
 
 _SLOWING = {
     pynvml.nvmlClocksEventReasonSwPowerCap: "power limit",
@@ -23,9 +23,7 @@ _SLOWING = {
     pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown: "power brake",
     pynvml.nvmlClocksEventReasonSyncBoost: "held to the pace of another GPU",
 }
-_AN_INTERVAL_NS = 1_000_000_000
 
-Handle = Any
 T = TypeVar("T")
 
 
@@ -46,7 +44,7 @@ def driver_version() -> str | None:
 def _state(gpu: Device) -> GpuState:
     try:
         return _ask(gpu, pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid))
-    except (pynvml.NVMLError, MachineError):
+    except pynvml.NVMLError:
         # Lost or gone. A lost GPU is not asked again, since that can crash the driver.
         return GpuState(gpu.name)
 
@@ -55,7 +53,7 @@ def _ask(gpu: Device, handle: Handle) -> GpuState:
     # Only the second version of the call keeps apart what the driver has reserved.
     memory = _told(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
     older_memory = memory or _told(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
-    busy_frac, busy_window_ns = _busy(gpu)
+    busy_frac, busy_window_ns = _busy(handle)
     slowed_by, held_by_setting = _clock_reasons(handle)
     ecc = _told(lambda: pynvml.nvmlDeviceGetEccMode(handle))
     mig = _told(lambda: pynvml.nvmlDeviceGetMigMode(handle))
@@ -80,13 +78,13 @@ def _ask(gpu: Device, handle: Handle) -> GpuState:
     )
 
 
-def _busy(gpu: Device) -> tuple[float | None, int | None]:
-    """Return the busy share and the window it averages over, as the sampler would read them."""
-    source = GpuSource([(gpu.name, gpu.uuid or "")], _AN_INTERVAL_NS)
-    for channel, value in zip(source.channels, source.read(), strict=True):
-        if channel.counter is Counter.BUSY_FRAC:
-            return value, channel.period_ns
-    return None, None
+def _busy(handle: Handle) -> tuple[float | None, int | None]:
+    """Return the busy share and the window it averages over."""
+    percents = _told(lambda: snapshot(handle))
+    if percents is None:
+        return None, None
+    busy_frac = None if math.isnan(percents[0]) else percents[0] / 100
+    return busy_frac, _told(lambda: window_ns(handle)) or LONGEST_WINDOW_NS
 
 
 def _clock_reasons(handle: Handle) -> tuple[tuple[str, ...], bool]:
@@ -113,14 +111,7 @@ def _processes(handle: Handle) -> tuple[GpuProcess, ...]:
     computing = _told(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
     drawing = _told(lambda: pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) or []
     found = {process.pid: process.usedGpuMemory for process in (*drawing, *computing)}
-    return tuple(GpuProcess(pid, _process_name(pid), memory) for pid, memory in sorted(found.items()))
-
-
-def _process_name(pid: int) -> str:
-    try:
-        return psutil.Process(pid).name()
-    except psutil.Error:
-        return ""
+    return tuple(GpuProcess(pid, process_name(pid), memory) for pid, memory in sorted(found.items()))
 
 
 def _told(call: Callable[[], T]) -> T | None:

@@ -8,13 +8,15 @@ import pickle
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import k3prof
+from k3prof.collectors.nvml import GpuIntervals
+from k3prof.core.events import DeviceEvent
 from k3prof.core.timeline import Series
 from k3prof.errors import MachineError
 
@@ -36,7 +38,7 @@ class SamplerPlan:
         processor_interval_ns: Time between readings of processor time; taken at whole scheduler ticks.
         memory_interval_ns: Time between readings of a process's memory and page faults.
         host_interval_ns: Time between readings of the whole machine.
-        gpu_interval_ns: Time between readings of a GPU.
+        gpu_intervals: The same of GPUs.
     """
 
     processes: tuple[tuple[str, int], ...]
@@ -45,11 +47,26 @@ class SamplerPlan:
     processor_interval_ns: int = 5_000_000
     memory_interval_ns: int = 500_000_000
     host_interval_ns: int = 500_000_000
-    gpu_interval_ns: int = 50_000_000
+    gpu_intervals: GpuIntervals = field(default_factory=GpuIntervals)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a sampling process sends, first when it is ready to read and then a few times a second.
+
+    Attributes:
+        series: Samples that continue those of earlier reports.
+        events: What happened to devices since then.
+        failures: What went wrong in the process itself, one sentence each.
+    """
+
+    series: tuple[Series, ...] = ()
+    events: tuple[DeviceEvent, ...] = ()
+    failures: tuple[str, ...] = ()
 
 
 def start_sampler(plan: SamplerPlan) -> Sampler:
-    """Start sampling in processes of their own: one for the machine, one for GPUs where there are any to watch.
+    """Start sampling in processes of their own: one for the machine and one for GPUs, as far as they are to be watched.
 
     A driver that crashes or hangs takes only the GPUs' process with it. Both end at once when this process ends,
     however it ends, and take no notice of Ctrl-C.
@@ -57,7 +74,9 @@ def start_sampler(plan: SamplerPlan) -> Sampler:
     Raises:
         MachineError: No process can be started.
     """
-    parts = [_Part(MACHINE, replace(plan, gpus=()))]
+    parts: list[_Part] = []
+    if plan.processes or plan.host:
+        parts.append(_Part(MACHINE, replace(plan, gpus=())))
     if plan.gpus:
         parts.append(_Part(GPUS, replace(plan, processes=(), host=False)))
     return Sampler(parts)
@@ -87,9 +106,20 @@ class Sampler:
         return tuple(failure for part in self._parts for failure in part.failures)
 
     @property
+    def events(self) -> tuple[DeviceEvent, ...]:
+        """What has happened to devices so far, or was found out about them."""
+        return tuple(event for part in self._parts for event in part.events)
+
+    @property
     def pids(self) -> tuple[int, ...]:
         """The sampling processes."""
         return tuple(part.pid for part in self._parts)
+
+    def wait_until_ready(self, patience_s: float) -> None:
+        """Wait until every sampling process is ready to read, or has failed; no longer than patience lasts."""
+        give_up_s = time.monotonic() + patience_s
+        for part in self._parts:
+            part.wait_until_ready(max(give_up_s - time.monotonic(), 0))
 
     def poll(self) -> list[Series]:
         """Return what has come since the last call, without waiting."""
@@ -108,7 +138,9 @@ class _Part:
     def __init__(self, name: str, plan: SamplerPlan) -> None:
         self.name = name
         self.failures: list[str] = []
+        self.events: list[DeviceEvent] = []
         self._stopping = False
+        self._received: list[Series] = []
         self._connection, theirs = Pipe()
         try:
             self._process = _spawn(theirs.fileno())
@@ -123,21 +155,28 @@ class _Part:
     def pid(self) -> int:
         return self._process.pid
 
+    def wait_until_ready(self, patience_s: float) -> None:
+        """Wait for the first report, or for the end of the process."""
+        if not self._connection.closed and self._connection.poll(patience_s):
+            self._receive_one()
+
     def receive(self, patience_s: float) -> list[Series]:
         """Return the samples that are there; with patience, wait that long for the process to end."""
         give_up_s = time.monotonic() + patience_s
-        received: list[Series] = []
         while not self._connection.closed and self._connection.poll(max(give_up_s - time.monotonic(), 0)):
-            try:
-                message = self._connection.recv()
-            except (EOFError, OSError, pickle.UnpicklingError):
-                self._close()
-                break
-            if isinstance(message, str):
-                self.failures.append(f"{self.name}: {message}")
-            else:
-                received.extend(message)
+            self._receive_one()
+        received, self._received = self._received, []
         return received
+
+    def _receive_one(self) -> None:
+        try:
+            report = self._connection.recv()
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self._close()
+            return
+        self._received += report.series
+        self.events += report.events
+        self.failures += [f"{self.name}: {failure}" for failure in report.failures]
 
     def ask_to_stop(self) -> None:
         self._stopping = True

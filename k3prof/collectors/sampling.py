@@ -1,7 +1,7 @@
 """The sampling process: reads counters at absolute deadlines and sends them to the process that started it.
 
-Each source is read in a thread of its own, so that a slow one (a driver call of 20 ms, a `/proc` file) never delays
-another; reading mostly waits in the kernel, where Python's threads do not hinder each other.
+Each source is read in a lane of its own, so that a slow one (a driver call of 20 ms, a `/proc` file) never delays
+another.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import time
 from collections import Counter as Tally
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -21,76 +21,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from k3prof.collectors.host import HostSource
-from k3prof.collectors.nvml import GpuSource
+from k3prof.collectors.lanes import DrainingLane, Lane, PollingLane
+from k3prof.collectors.nvml import open_gpus
+from k3prof.collectors.nvml_library import Tell
 from k3prof.collectors.process import Process, ProcessMemory, ProcessorTime
-from k3prof.collectors.sampler import SamplerPlan
-from k3prof.collectors.source import Channel, Source
+from k3prof.collectors.sampler import Report, SamplerPlan
+from k3prof.collectors.source import Channel, RecordSource, Source
 from k3prof.collectors.tick import observe_tick
+from k3prof.core.events import DeviceEvent
 from k3prof.core.timeline import Counter, Series
 from k3prof.errors import MachineError
 
 SEND_INTERVAL_NS = 400_000_000
 
+_DRAIN_PATIENCE_S = 1.0
+"""For a last look into the driver's records, which it may take its time to open."""
+
 _THREAD_SWITCH_S = 0.0002
 _LOWEST_REALTIME_PRIORITY = 1
-
-
-class Lane(threading.Thread):
-    """One source, read at its deadlines until it is told to end."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(daemon=True)
-        self.source = source
-        self._failure: str | None = None
-        self.reading = True
-        self._rows: deque[tuple[int, int, Sequence[float | None]]] = deque()
-
-    def run(self) -> None:
-        """Read. A source that breaks its promise not to raise ends its own lane only."""
-        try:
-            self._read_at_deadlines()
-        except Exception as error:
-            names = ", ".join(sorted({channel.device for channel in self.source.channels}))
-            self._failure = f"reading {names} ended: {type(error).__name__}: {error}"
-
-    def _read_at_deadlines(self) -> None:
-        schedule, read, keep = self.source.schedule, self.source.read, self._rows.append
-        deadline_ns = schedule.next_after(time.monotonic_ns())
-        while self.reading:
-            time.sleep(max(deadline_ns - time.monotonic_ns(), 0) / 1e9)
-            values = read()
-            now_ns = time.monotonic_ns()
-            keep((now_ns, now_ns - deadline_ns, values))
-            deadline_ns = schedule.next_after(max(now_ns, deadline_ns))
-
-    def take_failure(self) -> str | None:
-        """Return why reading ended, once."""
-        failure, self._failure = self._failure, None
-        return failure
-
-    def take(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Take what was read since the last call.
-
-        Returns:
-            Monotonic times, shape (rows,); lateness in ns, shape (rows,); readings, shape (rows, channels), NaN for
-            those that failed.
-        """
-        rows = [self._rows.popleft() for _ in range(len(self._rows))]
-        return (
-            np.array([time_ns for time_ns, _, _ in rows], np.int64),
-            np.array([late_ns for _, late_ns, _ in rows], np.float64),
-            np.array([values for _, _, values in rows], np.float64).reshape(len(rows), len(self.source.channels)),
-        )
 
 
 class Desk:
     """Turns what the lanes have read into series, and keeps count of what they could not read."""
 
-    def __init__(self, name: str, sources: Iterable[Source]) -> None:
+    def __init__(self, name: str, sources: Iterable[Source], records: Iterable[RecordSource] = ()) -> None:
         """Name the sampler; its lateness is that of its most frequent source."""
-        self.lanes = [Lane(source) for source in sources]
-        self._errors: Tally[str] = Tally({channel.device: 0 for lane in self.lanes for channel in lane.source.channels})
-        self._punctual = min(self.lanes, key=lambda lane: lane.source.schedule.interval_ns, default=None)
+        self.polling = [PollingLane(source) for source in sources]
+        self.draining = [DrainingLane(record) for record in records]
+        self.lanes: list[Lane] = [*self.polling, *self.draining]
+        devices = {device for lane in self.lanes for device in lane.devices if device}
+        self._errors: Tally[str] = Tally(dict.fromkeys(devices, 0))
+        self._punctual = min(self.polling, key=lambda lane: lane.source.schedule.interval_ns, default=None)
         self._name = name
 
     def start(self) -> None:
@@ -98,10 +59,13 @@ class Desk:
         for lane in self.lanes:
             lane.start()
 
-    def stop(self) -> None:
-        """Let every lane end at its next deadline."""
+    def stop(self, patience_s: float = 0.0) -> None:
+        """Let every lane end, and wait for records to be drained, but no longer than patience lasts."""
         for lane in self.lanes:
-            lane.reading = False
+            lane.end()
+        give_up_s = time.monotonic() + patience_s
+        for lane in self.draining:
+            lane.join(max(give_up_s - time.monotonic(), 0))
 
     def failures(self) -> list[str]:
         """Return why lanes have ended since the last call."""
@@ -110,35 +74,40 @@ class Desk:
     def collect(self) -> list[Series]:
         """Return one series for each channel that was read since the last call, and each device's errors so far."""
         collected: list[Series] = []
-        for lane in self.lanes:
+        for lane in self.polling:
             time_ns, late_ns, values = lane.take()
             if time_ns.size == 0:
                 continue
             for channel, column in zip(lane.source.channels, values.T, strict=True):
-                read = ~np.isnan(column)
-                self._errors[channel.device] += int(column.size - read.sum())
-                collected.append(_series(channel, time_ns[read], column[read]))
+                collected.append(self._without_errors(_series(channel, time_ns, column)))
             if lane is self._punctual:
                 channel = Channel(self._name, Counter.LATENESS_NS, lane.source.schedule.interval_ns)
                 collected.append(_series(channel, time_ns, late_ns))
+        collected += [self._without_errors(series) for lane in self.draining for series in lane.take()]
         now_ns = np.array([time.monotonic_ns()])
         for device, errors in self._errors.items():
             channel = Channel(device, Counter.READ_ERRORS, SEND_INTERVAL_NS)
             collected.append(_series(channel, now_ns, np.array([float(errors)])))
         return [series for series in collected if series.time_ns.size]
 
+    def _without_errors(self, series: Series) -> Series:
+        read = ~np.isnan(series.value)
+        self._errors[series.device] += int(read.size - read.sum())
+        return replace(series, time_ns=series.time_ns[read], value=series.value[read])
+
 
 def _series(channel: Channel, time_ns: NDArray[np.int64], value: NDArray[np.float64]) -> Series:
     return Series(channel.device, channel.counter, channel.period_ns, time_ns, value)
 
 
-def open_sources(plan: SamplerPlan) -> list[Source]:
-    """Return the sources that a plan needs.
+def open_desk(name: str, plan: SamplerPlan, tell: Tell) -> Desk:
+    """Open the sources that a plan needs.
 
     Raises:
         MachineError: GPUs are to be watched and NVML does not have them.
     """
     sources: list[Source] = []
+    records: list[RecordSource] = []
     if plan.processes:
         processes = [(device, Process(pid)) for device, pid in plan.processes]
         sources.append(ProcessorTime(processes, plan.processor_interval_ns, observe_tick()))
@@ -146,27 +115,32 @@ def open_sources(plan: SamplerPlan) -> list[Source]:
     if plan.host:
         sources.append(HostSource(plan.host_interval_ns))
     if plan.gpus:
-        sources.append(GpuSource(plan.gpus, plan.gpu_interval_ns))
-    return sources
+        polled, recorded = open_gpus(plan.gpus, plan.gpu_intervals, tell)
+        sources += polled
+        records += recorded
+    return Desk(name, sources, records)
 
 
 def serve(connection: Connection) -> None:
-    """Receive a name and a plan, sample, and send series until a message arrives or the other side is gone."""
+    """Receive a name and a plan, sample, and send reports until a message arrives or the other side is gone."""
     name, plan = connection.recv()
     if plan.processes:
         _be_punctual()
+    events: deque[DeviceEvent] = deque()
     try:
-        desk = Desk(name, open_sources(plan))
+        desk = open_desk(name, plan, events.append)
     except MachineError as error:
-        connection.send(error.message)
+        connection.send(Report(failures=(error.message,)))
         return
     desk.start()
+    connection.send(Report())
     asked_to_stop = False
     while not asked_to_stop:
         asked_to_stop = connection.poll(SEND_INTERVAL_NS / 1e9)
-        connection.send(desk.collect())
-        for failure in desk.failures():
-            connection.send(failure)
+        if asked_to_stop:
+            desk.stop(_DRAIN_PATIENCE_S)
+        series, told = desk.collect(), [events.popleft() for _ in range(len(events))]
+        connection.send(Report(tuple(series), tuple(told), tuple(desk.failures())))
 
 
 def _be_punctual() -> None:

@@ -1,4 +1,4 @@
-"""What a source of samples is: some counters that are read together, and when."""
+"""What a source of samples is: counters that are read together, or a record that is drained; and when."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from k3prof.core.timeline import Counter
+from k3prof.core.timeline import Counter, Series
 
 
 @dataclass(frozen=True)
@@ -56,3 +56,21 @@ class Source(Protocol):
 
     def read(self) -> Sequence[float | None]:
         """Return the current value of every channel, None where it could not be read now."""
+
+
+class RecordSource(Protocol):
+    """Something that keeps a record, whose entries are dated by whoever wrote them. Draining one never raises."""
+
+    @property
+    def device(self) -> str:
+        """The device it is about; empty when it is about several."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """When to drain; it may change from one time to the next."""
+
+    def drain(self) -> Sequence[Series]:
+        """Return what was recorded since the last call, in order of time, NaN for what could not be read."""
+
+    def finish(self) -> Sequence[Series]:
+        """Return the rest, since nobody will drain it again."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from k3prof.core.spans import SplitMode
 from k3prof.core.trial import FlagValue, Workload
 
 MIN_STAND_INS = 2
@@ -30,6 +31,7 @@ class Settings:
         price_per_hour: What the machine costs, in USD; None when not given.
         flags: llama-server's long names to values, for every placement.
         file: Where they stand, for messages; empty when no file holds them.
+        splits: How closely the split tracer watches.
     """
 
     model: str
@@ -40,6 +42,7 @@ class Settings:
     price_per_hour: float | None
     flags: Mapping[str, FlagValue]
     file: str = ""
+    splits: SplitMode = SplitMode.OFF
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import numpy as np
 
 from k3prof.core.device import DeviceKind
 from k3prof.core.idle import Parallelism, parallelism
+from k3prof.core.ledger import Ledger
 from k3prof.core.metrics import METRICS
 from k3prof.core.proof import Proof
-from k3prof.core.timeline import Counter, Phase, PhaseKind, Series, busy_share
+from k3prof.core.timeline import BUSY_COUNTERS, Phase, PhaseKind, Series, busy_share
 from k3prof.core.trial import Caveat, Outcome, RequestRecord, TrialRecord, TrialStatus, Workload
 
 
@@ -63,6 +64,7 @@ class PlacementSummary:
         workloads: One summary per workload asked for.
         caveats: Reasons to doubt the figures.
         proof: What its last server's log proves; None where there is no log.
+        ledgers: Where the time of a token went, one per workload whose splits were traced.
     """
 
     placement: str
@@ -71,6 +73,7 @@ class PlacementSummary:
     workloads: tuple[WorkloadSummary, ...]
     caveats: tuple[Caveat, ...]
     proof: Proof | None = None
+    ledgers: tuple[Ledger, ...] = ()
 
     def of(self, workload: Workload) -> WorkloadSummary | None:
         """Return the summary of a workload, or None when this placement was not asked for it."""
@@ -89,8 +92,9 @@ def phases(trial: TrialRecord) -> list[Phase]:
     for (workload, role, repetition), requests in _repetitions(trial.requests).items():
         begin_ns = min(request.sent_ns for request in requests)
         end_ns = max(request.ended_ns for request in requests)
-        if role == "warmup":
-            found.append(Phase(PhaseKind.WARMUP, begin_ns, end_ns, workload.name, repetition))
+        if role != "measure":
+            kind = PhaseKind.WARMUP if role == "warmup" else PhaseKind.UNTRACED
+            found.append(Phase(kind, begin_ns, end_ns, workload.name, repetition))
             continue
         if not all(request.arrivals_ns.size for request in requests):
             continue
@@ -104,13 +108,15 @@ def phases(trial: TrialRecord) -> list[Phase]:
 
 def device_counters(trial: TrialRecord, series: Iterable[Series]) -> list[Series]:
     """Return the busy counter of each device that is not the host, in the order of the devices."""
-    by_device = {one.device: one for one in series if one.counter in (Counter.CPU_TIME_NS, Counter.BUSY_FRAC)}
+    by_device = {one.device: one for one in series if one.counter in BUSY_COUNTERS}
     names = [device.name for device in trial.devices if device.kind is not DeviceKind.CPU]
     return [by_device[name] for name in names if name in by_device]
 
 
-def summarize_trial(trial: TrialRecord, series: Sequence[Series], proof: Proof | None = None) -> PlacementSummary:
-    """Return what one trial found, with the samples taken while it ran and what its log proves."""
+def summarize_trial(
+    trial: TrialRecord, series: Sequence[Series], proof: Proof | None = None, ledgers: tuple[Ledger, ...] = ()
+) -> PlacementSummary:
+    """Return what one trial found, with the samples taken while it ran, what its log proves, and its ledgers."""
     all_phases = phases(trial)
     return PlacementSummary(
         placement=trial.spec.placement,
@@ -119,6 +125,7 @@ def summarize_trial(trial: TrialRecord, series: Sequence[Series], proof: Proof |
         workloads=tuple(_summarize_workload(trial, one, series, all_phases) for one in trial.spec.workloads),
         caveats=trial.caveats,
         proof=proof,
+        ledgers=ledgers,
     )
 
 
@@ -133,7 +140,16 @@ def merge(summaries: Sequence[PlacementSummary]) -> PlacementSummary:
     caveats = dict.fromkeys(caveat for summary in summaries for caveat in summary.caveats)
     load_s = next((one.load_s for one in reversed(summaries) if one.load_s is not None), None)
     proof = next((one.proof for one in reversed(summaries) if one.proof is not None), None)
-    return PlacementSummary(last.placement, last.outcome, load_s, tuple(latest.values()), tuple(caveats), proof)
+    ledgers = {one.workload: one for summary in summaries for one in summary.ledgers}
+    return PlacementSummary(
+        last.placement,
+        last.outcome,
+        load_s,
+        tuple(latest.values()),
+        tuple(caveats),
+        proof,
+        tuple(ledgers.values()),
+    )
 
 
 def rank(summaries: Iterable[PlacementSummary], workload: Workload) -> list[PlacementSummary]:
@@ -166,7 +182,7 @@ def _summarize_workload(
     intervals = [
         (phase.begin_ns, phase.end_ns) for phase in all_phases if phase.kind is kind and phase.workload == workload.name
     ]
-    busy_counters = [one for one in series if one.counter in (Counter.CPU_TIME_NS, Counter.BUSY_FRAC)]
+    busy_counters = [one for one in series if one.counter in BUSY_COUNTERS]
     return WorkloadSummary(
         workload=workload,
         rate=_spread_of(workload.kind, measured),

@@ -27,6 +27,8 @@ class PhaseKind(StrEnum):
 
     LOAD = "load"
     WARMUP = "warm-up"
+    UNTRACED = "untraced"
+    """A repetition without the tracer, to see what the tracer costs; its figures do not count."""
     PREFILL = "prefill"
     DECODE = "decode"
     IDLE = "idle"
@@ -56,6 +58,8 @@ class Counter(StrEnum):
 
     CPU_TIME_NS = "cpu_time_ns"
     """Cumulative time on a processor, of all threads of a process."""
+    BUSY_TIME_NS = "busy_time_ns"
+    """Cumulative time in which something ran on a device, from the begin and end of each thing that ran."""
     BUSY_FRAC = "busy_frac"
     """Share of the counter's own window in which the device was busy."""
     MEMORY_BUSY_FRAC = "memory_busy_frac"
@@ -113,6 +117,7 @@ class Counter(StrEnum):
 _CUMULATIVE = frozenset(
     {
         Counter.CPU_TIME_NS,
+        Counter.BUSY_TIME_NS,
         Counter.MAJOR_FAULTS,
         Counter.THROTTLED_NS,
         Counter.READ_ERRORS,
@@ -125,6 +130,9 @@ _CUMULATIVE = frozenset(
         Counter.POWER_BRAKE_NS,
     }
 )
+
+BUSY_COUNTERS = frozenset({Counter.CPU_TIME_NS, Counter.BUSY_TIME_NS, Counter.BUSY_FRAC})
+"""What a device's busy share can be read from; a device has one of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,12 +157,12 @@ class Series:
 def busy_share(series: Series, begin_ns: int, end_ns: int) -> float | None:
     """Return the mean busy share of a device in an interval, or None where it was not observed.
 
-    For cumulative processor time the share is the exact difference over the interval (interpolated at its edges);
+    For cumulative time the share is the exact difference over the interval (interpolated at its edges);
     for a utilisation counter, the mean of the readings whose window ends inside.
     """
     if end_ns <= begin_ns or series.time_ns.size == 0:
         return None
-    if series.counter is Counter.CPU_TIME_NS:
+    if series.counter.cumulative:
         if begin_ns < series.time_ns[0] or end_ns > series.time_ns[-1]:
             return None
         begin, end = np.interp([begin_ns, end_ns], series.time_ns, series.value)
@@ -174,6 +182,6 @@ def busy_steps(series: Series, begin_ns: int, end_ns: int) -> tuple[NDArray[np.i
     time_ns, value = series.time_ns[max(lo - 1, 0) : hi + 1], series.value[max(lo - 1, 0) : hi + 1]
     if time_ns.size < 2:
         return np.empty(0, np.int64), np.empty(0, np.float64)
-    if series.counter is Counter.CPU_TIME_NS:
+    if series.counter.cumulative:
         return time_ns, np.diff(value) / np.diff(time_ns)
     return time_ns, value[1:]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from k3prof.core.device import Device
+from k3prof.core.spans import SplitMode
 
 FlagValue = bool | int | float | str | tuple[int | float | str, ...]
 
@@ -81,6 +82,7 @@ class TrialSpec:
         env: Environment variables that the placement sets.
         workloads: What is asked of it.
         repeat: How often each workload is measured after the warm-up.
+        splits: How closely the split tracer watches the measured repetitions.
     """
 
     placement: str
@@ -92,6 +94,7 @@ class TrialSpec:
     env: Mapping[str, str]
     workloads: tuple[Workload, ...]
     repeat: int
+    splits: SplitMode = SplitMode.OFF
 
     @property
     def configuration(self) -> str:
@@ -103,6 +106,7 @@ class TrialSpec:
                 "devices": self.devices,
                 "flags": dict(self.flags),
                 "env": dict(self.env),
+                **({"splits": self.splits} if self.splits is not SplitMode.OFF else {}),
             }
         )
 
@@ -156,7 +160,7 @@ class RequestRecord:
 
     Attributes:
         workload: The workload it belongs to.
-        role: `warmup` requests are kept but never counted.
+        role: Only `measure` requests are counted; beside a traced repetition, `untraced` is one without the tracer.
         repetition: Which repetition of the workload, from 0.
         stream: Which of the concurrent streams, from 0.
         sent_ns: When the request was sent.
@@ -169,7 +173,7 @@ class RequestRecord:
     """
 
     workload: Workload
-    role: Literal["warmup", "measure"]
+    role: Literal["warmup", "measure", "untraced"]
     repetition: int
     stream: int
     sent_ns: int

@@ -79,7 +79,7 @@ def find_toolchain(definitions: Definitions) -> Toolchain:
         MachineError: A program is missing on this machine.
     """
     compilers = [
-        _compiler(definitions, "CMAKE_C_COMPILER", "CC", ("cc", "gcc", "clang")),
+        _c_compiler(definitions),
         _compiler(definitions, "CMAKE_CXX_COMPILER", "CXX", ("c++", "g++", "clang++")),
     ]
     env = {}
@@ -99,6 +99,21 @@ def jobs(is_cuda: bool) -> int | None:
     affordable = max(1, psutil.virtual_memory().available // each_bytes)
     # Ninja's own choice: the processors that it may use, and two more.
     return affordable if affordable < len(os.sched_getaffinity(0)) + 2 else None
+
+
+def c_compiler() -> tuple[list[str], str]:
+    """Return the C compiler's command, and what it says about itself.
+
+    Raises:
+        ConfigError: The one that CC names is not there.
+        MachineError: There is none on this machine, or it does not run.
+    """
+    command = _c_compiler(Definitions(()))
+    return command, _first_answer(command)
+
+
+def _c_compiler(definitions: Definitions) -> list[str]:
+    return _compiler(definitions, "CMAKE_C_COMPILER", "CC", ("cc", "gcc", "clang"))
 
 
 def _build_tool(name: str) -> str:

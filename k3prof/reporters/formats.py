@@ -70,8 +70,11 @@ def seconds(duration_s: float | None) -> str:
 
 
 def resolution(period_ns: float) -> str:
-    """Return a counter's period: `5 ms`, `200 ms`, `2.5 s`."""
-    return f"{period_ns / 1e9:.3g} s" if period_ns >= 1e9 else f"{period_ns / 1e6:.3g} ms"
+    """Return a counter's period: `1 ns`, `20 µs`, `5 ms`, `2.5 s`."""
+    for unit, unit_ns in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if period_ns >= unit_ns:
+            return f"{period_ns / unit_ns:.3g} {unit}"
+    return f"{period_ns:.3g} ns"
 
 
 def usd(amount: float) -> str:

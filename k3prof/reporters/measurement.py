@@ -16,6 +16,7 @@ Facts = tuple[tuple[str, str], ...]
 
 _BUSY = {
     Counter.CPU_TIME_NS: "processor time of each process, read every {period}",
+    Counter.BUSY_TIME_NS: "time in which something ran there, summed from each begin and end, to {period}",
     Counter.BUSY_FRAC: "the driver's utilisation counter, each reading a mean over {period}",
 }
 
@@ -31,7 +32,8 @@ def measurement(trials: Sequence[TrialRecord], series: Sequence[Series]) -> Fact
         ("readings that failed", _read_errors(series)),
         (
             "interval of P",
-            f"{CONFIDENCE * 100:.0f} % Student t over blocks of at least one second and three counter periods",
+            f"{CONFIDENCE * 100:.0f} % Student t over blocks of three counter periods and at least one second, three "
+            "where a counter averages over a window; whole percents widen it by -0.005 and +0.01 per device",
         ),
         ("rates", "from the server's own counts and milliseconds: n / ms in prefill, (n - 1) / ms in decode"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from k3prof.reporters import formats, pages, proof_tables
+from k3prof.reporters import formats, ledger_tables, pages, proof_tables
 from k3prof.reporters.report_input import ReportInput
 from k3prof.reporters.report_page import FIGURE_COLUMNS, PlacementPage, report_page
 from k3prof.reporters.timeline_png import as_png
@@ -25,6 +25,9 @@ def as_html(given: ReportInput) -> str:
         figure_columns=FIGURE_COLUMNS,
         check_columns=proof_tables.CHECK_COLUMNS,
         memory_legend=proof_tables.MEMORY_LEGEND,
+        line_columns=ledger_tables.LINE_COLUMNS,
+        what_if_columns=ledger_tables.WHAT_IF_COLUMNS,
+        ledger_legend=ledger_tables.LEGEND,
         pictures=_pictures(placements),
         anchors={one.summary.placement: f"placement-{number}" for number, one in enumerate(placements, start=1)},
     )

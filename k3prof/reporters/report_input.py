@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from k3prof.core.build import Build
+from k3prof.core.spans import Spans
 from k3prof.core.summary import PlacementSummary
 from k3prof.core.timeline import ClockAnchor, Series
 from k3prof.core.trial import Command, TrialRecord
@@ -20,6 +21,7 @@ class ReportInput:
         summaries: What was found, one per placement, in the order of the files.
         trials: Every trial, in order of time.
         series: The samples taken while a trial ran, by the trial's id; may load them as they are asked for.
+        spans: What the split tracer saw while a trial ran, by the trial's id; none for trials that were not traced.
         commands: What started the server of a trial, by the trial's id.
         builds: The llama.cpp builds that the trials used.
         host: Facts about the machine, name to value, in the order to show them.
@@ -31,6 +33,7 @@ class ReportInput:
     summaries: Sequence[PlacementSummary]
     trials: Sequence[TrialRecord]
     series: Mapping[int, Sequence[Series]]
+    spans: Mapping[int, Spans]
     commands: Mapping[int, Command]
     builds: Sequence[Build]
     host: Mapping[str, str]

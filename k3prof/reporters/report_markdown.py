@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from k3prof.core.trial import TrialStatus
-from k3prof.reporters import formats, proof_tables
+from k3prof.reporters import formats, ledger_tables, proof_tables
+from k3prof.reporters.ledger_tables import LedgerSection
 from k3prof.reporters.measurement import Facts
 from k3prof.reporters.ranking_markdown import caveat_list, ranking_tables
 from k3prof.reporters.report_input import ReportInput
@@ -59,6 +60,8 @@ def _placement(one: PlacementPage) -> Iterator[str]:
         yield _table(FIGURE_COLUMNS, one.figures)
     if one.summary.caveats:
         yield caveat_list(one.summary.caveats)
+    for section in one.ledgers:
+        yield from _ledger(section)
     if one.memory:
         yield _table(one.memory[0], one.memory[1:])
         yield markdown(proof_tables.MEMORY_LEGEND)
@@ -70,6 +73,19 @@ def _placement(one: PlacementPage) -> Iterator[str]:
         return
     yield "The server was started with:"
     yield markdown_code(one.command)
+
+
+def _ledger(section: LedgerSection) -> Iterator[str]:
+    yield f"#### {markdown(section.title)}"
+    yield _table(ledger_tables.LINE_COLUMNS, section.lines)
+    yield markdown(ledger_tables.LEGEND)
+    yield from map(markdown, section.remarks)
+    if section.helps:
+        yield "What would help, and at most how much:"
+        yield _table(ledger_tables.WHAT_IF_COLUMNS, section.helps)
+    if section.does_not_help:
+        yield "What would not help (less than 5 %):"
+        yield _table(ledger_tables.WHAT_IF_COLUMNS, section.does_not_help)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

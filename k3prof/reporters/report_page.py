@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from k3prof.core.build import Build
 from k3prof.core.device import HOST, DeviceKind
 from k3prof.core.proof import Proof
+from k3prof.core.spans import NO_SPANS
 from k3prof.core.summary import PlacementSummary, WorkloadSummary
 from k3prof.core.timeline import ClockAnchor, Series
 from k3prof.core.trial import TrialRecord, TrialStatus
 from k3prof.reporters import formats, proof_tables, ranking, report_words
+from k3prof.reporters.ledger_tables import LedgerSection, ledger_section
 from k3prof.reporters.measurement import Facts, measurement
 from k3prof.reporters.report_input import ReportInput
 from k3prof.reporters.shell import shell_command
@@ -33,6 +35,7 @@ class PlacementPage:
         command: The exact server command with the environment that the placement sets; empty when unknown.
         checks: One row of `CHECK_COLUMNS` per thing asked that the log can tell about.
         memory: A heading row, then one per device; empty when the log shows no memory.
+        ledgers: Where the time of a token went, by workload; empty when splits were not traced.
     """
 
     summary: PlacementSummary
@@ -42,6 +45,7 @@ class PlacementPage:
     command: str
     checks: tuple[proof_tables.Row, ...] = ()
     memory: tuple[proof_tables.Row, ...] = ()
+    ledgers: tuple[LedgerSection, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +86,7 @@ def report_page(given: ReportInput) -> ReportPage:
     return ReportPage(
         title=given.title,
         subtitle=_subtitle(given),
-        lead=report_words.lead(found),
+        lead=report_words.lead(found, given.trials),
         setting=tuple(_setting(given)),
         rankings=found,
         meaning=tuple(report_words.meaning(found, given.trials)),
@@ -104,15 +108,21 @@ def _placement(given: ReportInput, summary: PlacementSummary) -> PlacementPage:
     trials = [trial for trial in given.trials if trial.spec.placement == summary.placement]
     observed = [trial for trial in trials if given.series.get(trial.id)]
     latest = trials[-1] if trials else None
+    generation_first = sorted(summary.ledgers, key=lambda one: one.workload.kind != "tg")
     return PlacementPage(
         summary=summary,
         standing=formats.standing(summary.outcome),
         figures=tuple(_figures(one) for one in summary.workloads),
-        drawn=timeline(observed[-1], given.series[observed[-1].id]) if observed else None,
+        drawn=_timeline(given, observed[-1]) if observed else None,
         command=_command(given, latest),
         checks=proof_tables.check_rows(summary.proof) if summary.proof else (),
         memory=_memory(summary.proof),
+        ledgers=tuple(map(ledger_section, generation_first)),
     )
+
+
+def _timeline(given: ReportInput, trial: TrialRecord) -> Timeline:
+    return timeline(trial, given.series[trial.id], given.spans.get(trial.id, NO_SPANS))
 
 
 def _memory(proof: Proof | None) -> tuple[proof_tables.Row, ...]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from k3prof.core.device import DeviceKind
+from k3prof.core.imported import is_imported
 from k3prof.core.trial import TrialRecord, TrialStatus
 from k3prof.reporters import formats, ranking
 
 
-def lead(found: Sequence[ranking.Section]) -> str:
+def lead(found: Sequence[ranking.Section], trials: Sequence[TrialRecord]) -> str:
     """Return the sweep's answer in one sentence."""
+    if not found and any(is_imported(trial.spec) for trial in trials):
+        return "Recorded by another program, which does not say what was asked of the server."
     if not found:
         return "Nothing was measured."
     section = found[0]

@@ -15,6 +15,7 @@ from k3prof.core.idle import Parallelism
 from k3prof.core.summary import PlacementSummary
 from k3prof.core.trial import Caveat, TrialStatus
 from k3prof.reporters import formats, proof_tables, ranking
+from k3prof.reporters.ledger_table import ledger_tables
 from k3prof.reporters.untrusted import one_line
 
 _WIDE_COLUMNS = 120
@@ -49,6 +50,7 @@ class RankingTable:
         yield _table(found, wide)
         yield Padding(_legend(found), (0, 1))
         yield from _memory(self.summaries)
+        yield from ledger_tables(self.summaries)
         yield from _notes(self.summaries)
 
 

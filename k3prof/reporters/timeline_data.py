@@ -9,12 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from k3prof.core.device import HOST, Device, DeviceKind
+from k3prof.core.spans import NO_SPANS, SpanKind, Spans
 from k3prof.core.summary import PlacementSummary, device_counters, phases, summarize_trial
+from k3prof.core.thinning import Steps, thin_steps
 from k3prof.core.timeline import Counter, Phase, PhaseKind, Series, busy_steps
 from k3prof.core.trial import RequestRecord, RequestStatus, TrialRecord, Workload
-from k3prof.reporters import formats
+from k3prof.reporters import formats, legend
+from k3prof.reporters.split_lanes import cut_at, traced_stretches, with_splits
 
 ZOOM_TOKENS = 10
+SPLIT_ZOOM_TOKENS = 2
 _GAP_PERIODS = 5
 _EDGE_PERIODS = 2
 
@@ -29,6 +33,8 @@ class Lane:
         edges_ns: Monotonic times, shape (steps + 1,), int64; empty when the device was never observed.
         share: Busy share between them, shape (steps,), float64; NaN where nothing was read for long.
         period_ns: The counter's resolution; None when the device was never observed.
+        counter: What the share was read from; None when the device was never observed.
+        exact: Stretches in which the share is that of traced splits, 0 or 1 between their ends, or as exact.
     """
 
     device: str
@@ -36,6 +42,31 @@ class Lane:
     edges_ns: NDArray[np.int64]
     share: NDArray[np.float64]
     period_ns: int | None
+    counter: Counter | None
+    exact: tuple[tuple[int, int], ...] = ()
+
+    def thinned(self, bins: int, whole: Sequence[tuple[int, int]] = ()) -> Steps:
+        """Return the lane with neighbouring steps merged, as `thin_steps` does.
+
+        In exact stretches bins are of equal length, for what is exact may be cut anywhere; and as the highest reading
+        is always 1 there, which says nothing, it is the mean.
+        """
+        borders = [(edge_ns, edge_ns) for stretch in self.exact for edge_ns in stretch]
+        edges_ns, share = self.edges_ns, self.share
+        if share.size > bins and self.exact:
+            edges_ns, share = cut_at(edges_ns, share, self._ticks_ns(bins))
+        steps = thin_steps(edges_ns, share, bins, [*whole, *borders])
+        high = steps.high.copy()
+        for begin_ns, end_ns in self.exact:
+            inside = (steps.edges_ns[:-1] >= begin_ns) & (steps.edges_ns[1:] <= end_ns)
+            high[inside] = steps.mean[inside]
+        return replace(steps, high=high)
+
+    def _ticks_ns(self, bins: int) -> NDArray[np.int64]:
+        """Return where bins end that lie in an exact stretch."""
+        ticks_ns = np.ceil(np.linspace(self.edges_ns[0], self.edges_ns[-1], bins + 1)).astype(np.int64)
+        exact = [(ticks_ns > begin_ns) & (ticks_ns < end_ns) for begin_ns, end_ns in self.exact]
+        return ticks_ns[np.any(exact, axis=0)]
 
     def within(self, begin_ns: int, end_ns: int) -> Lane:
         """Return the lane cut to the steps that reach into an interval."""
@@ -97,6 +128,8 @@ class Timeline:
         begin_ns: Where the drawing begins.
         end_ns: Where it ends.
         zoom: The stretch to show closely; None when no generation was measured.
+        spans: What the split tracer saw.
+        series: The samples taken while it ran.
     """
 
     trial: TrialRecord
@@ -106,6 +139,8 @@ class Timeline:
     begin_ns: int
     end_ns: int
     zoom: Zoom | None
+    spans: Spans = NO_SPANS
+    series: tuple[Series, ...] = ()
 
     @property
     def length_ns(self) -> int:
@@ -120,35 +155,49 @@ class Timeline:
     @property
     def resolution_text(self) -> str:
         """How finely the devices were observed: `read every 5 ms`, `each reading a mean over 200 ms`."""
+        if any(lane.counter is Counter.BUSY_TIME_NS for lane in self.lanes):
+            return legend.EXACT_RECORDING
+        if len(self.spans):
+            return legend.EXACT_SPLITS if self.splits_are_exact else legend.LIGHT_SPLITS
         counted = [lane for lane in self.lanes if lane.kind is not DeviceKind.CPU] or self.lanes
         periods_ns = sorted({lane.period_ns for lane in counted if lane.period_ns is not None})
         periods = " and ".join(formats.resolution(period_ns) for period_ns in periods_ns)
         if not periods:
             return "devices not observed"
-        windowed = any(lane.kind is DeviceKind.CUDA for lane in counted)
+        windowed = any(lane.counter is Counter.BUSY_FRAC for lane in counted)
         return f"each reading a mean over {periods}" if windowed else f"read every {periods}"
 
     @property
+    def splits_are_exact(self) -> bool:
+        """Whether every traced split is known to have ended when it says."""
+        return bool(self.spans.finished[self.spans.kind == SpanKind.COMPUTE].all())
+
+    @property
     def shows_turns(self) -> bool:
-        """Whether the counters are fine enough to tell one device's part of a token from the next one's."""
+        """Whether what was seen is fine enough to tell one device's part of a token from the next one's."""
+        if len(self.spans):
+            return True
         counted = [lane for lane in self.lanes if lane.kind is not DeviceKind.CPU and lane.period_ns is not None]
         if self.zoom is None or not counted:
             return False
         return max(lane.period_ns or 0 for lane in counted) <= self.zoom.token_ns / len(counted)
 
 
-def timeline(trial: TrialRecord, series: Sequence[Series]) -> Timeline:
-    """Return what a drawing of a trial needs, from the samples taken while it ran."""
+def timeline(trial: TrialRecord, series: Sequence[Series], spans: Spans = NO_SPANS) -> Timeline:
+    """Return what a drawing of a trial needs, from the samples and the spans taken while it ran."""
     last_ns = max((int(one.time_ns[-1]) for one in series if one.time_ns.size), default=trial.started_ns)
     end_ns = max(last_ns if trial.ended_ns is None else trial.ended_ns, trial.started_ns + 1)
+    lanes, found = _lanes(trial, series, trial.started_ns, end_ns), tuple(phases(trial))
     return Timeline(
         trial=trial,
         summary=summarize_trial(trial, series),
-        lanes=_lanes(trial, series, trial.started_ns, end_ns),
-        phases=tuple(phases(trial)),
+        lanes=_traced(lanes, found, spans) if len(spans) else lanes,
+        phases=found,
         begin_ns=trial.started_ns,
         end_ns=end_ns,
-        zoom=_decode_zoom(trial.requests),
+        zoom=_decode_zoom(trial.requests, SPLIT_ZOOM_TOKENS if len(spans) else ZOOM_TOKENS),
+        spans=spans,
+        series=tuple(series),
     )
 
 
@@ -159,7 +208,7 @@ def describe_devices(devices: Sequence[Device]) -> str:
         return "the host only"
     if any(device.kind is DeviceKind.STAND_IN for device in counted):
         return formats.count(len(counted), "stand-in device")
-    names = sorted({device.description or device.name for device in counted})
+    names = sorted({device.description or "GPU" for device in counted})
     return f"{len(counted)} × {', '.join(names)}"
 
 
@@ -181,16 +230,33 @@ def _lanes(trial: TrialRecord, series: Sequence[Series], begin_ns: int, end_ns: 
 
 def _lane(device: Device, series: Series | None, begin_ns: int, end_ns: int) -> Lane:
     if series is None:
-        return Lane(device.name, device.kind, np.empty(0, np.int64), np.empty(0), None)
+        return Lane(device.name, device.kind, np.empty(0, np.int64), np.empty(0), None, None)
     edges_ns, share = busy_steps(series, begin_ns, end_ns)
     if series.counter is Counter.BUSY_FRAC and share.size:
         lengths_ns = np.diff(edges_ns)
         longest_ns = _GAP_PERIODS * max(series.period_ns, float(np.median(lengths_ns)))
         share = np.where(lengths_ns > longest_ns, np.nan, share)
-    return Lane(device.name, device.kind, edges_ns, share, series.period_ns)
+    exact = ((begin_ns, end_ns),) if series.counter is Counter.BUSY_TIME_NS else ()
+    return Lane(device.name, device.kind, edges_ns, share, series.period_ns, series.counter, exact)
 
 
-def _decode_zoom(requests: Sequence[RequestRecord]) -> Zoom | None:
+def _traced(lanes: Sequence[Lane], found: Sequence[Phase], spans: Spans) -> tuple[Lane, ...]:
+    work, stretches = spans.of_kind(SpanKind.COMPUTE), traced_stretches(found, spans)
+    traced = []
+    for lane in lanes:
+        if lane.kind is DeviceKind.CPU and lane.share.size:
+            # The host does more than its splits: sampling, serving, handing over.
+            traced.append(lane)
+            continue
+        (edges_ns, share), exact = with_splits(
+            (lane.edges_ns, lane.share), work.on(lane.device), lane.device, stretches
+        )
+        period_ns = 1 if exact and lane.period_ns is None else lane.period_ns
+        traced.append(replace(lane, edges_ns=edges_ns, share=share, period_ns=period_ns, exact=tuple(exact)))
+    return tuple(traced)
+
+
+def _decode_zoom(requests: Sequence[RequestRecord], most_tokens: int) -> Zoom | None:
     """Pick the most typical stretch of the middle repetition of the generation with the fewest streams."""
     measured = [
         request
@@ -205,7 +271,7 @@ def _decode_zoom(requests: Sequence[RequestRecord]) -> Zoom | None:
     workload = min((request.workload for request in measured), key=lambda one: one.streams)
     candidates = [request for request in measured if request.workload == workload]
     chosen = candidates[len(candidates) // 2].arrivals_ns
-    tokens = min(ZOOM_TOKENS, chosen.size - 1)
+    tokens = min(most_tokens, chosen.size - 1)
     first = _most_typical(np.diff(chosen), tokens)
     token_ns = float(chosen[first + tokens] - chosen[first]) / tokens
     margin_ns = int(token_ns / 4)

@@ -21,10 +21,11 @@ from bokeh.plotting import figure
 from bokeh.transform import transform
 from numpy.typing import NDArray
 
-from k3prof.core.thinning import Steps, thin_steps
+from k3prof.core.thinning import Steps
 from k3prof.core.timeline import PhaseKind
 from k3prof.reporters.palette import FAINT, INK, MUTED, PHASES, device_colour
 from k3prof.reporters.phase_labels import stretches
+from k3prof.reporters.timeline_blocks import close_spans, draw_blocks
 from k3prof.reporters.timeline_data import Lane, Timeline, first_phase
 from k3prof.reporters.untrusted import one_line
 
@@ -34,13 +35,14 @@ _FAR_BINS = 300
 _NEAR_FRAC = 0.2
 _NAMED_FRAC = 0.07
 _FRAME_PX = 110
+_LEAST_S = 0.000_1
 _TOOLS = "xpan,xwheel_zoom,xbox_zoom,reset"
 
 
-def plot_of(drawn: Timeline, steps: int, arrivals: int) -> Any:  # noqa: ANN401
-    """Return a bokeh figure of about `steps` steps over all lanes, and at most `arrivals` tokens."""
+def plot_of(drawn: Timeline, steps: int, arrivals: int, spans: int) -> Any:  # noqa: ANN401
+    """Return a bokeh figure of about `steps` steps over all lanes, and at most `arrivals` tokens and `spans` spans."""
     end_s = since_start_s(drawn, drawn.end_ns)
-    span = Range1d(0.0, end_s, bounds=(0.0, end_s), min_interval=0.005)
+    span = Range1d(0.0, end_s, bounds=(0.0, end_s), min_interval=_LEAST_S)
     plot = figure(
         height=_FRAME_PX + _LANE_PX * len(drawn.lanes),
         sizing_mode="stretch_width",
@@ -56,11 +58,13 @@ def plot_of(drawn: Timeline, steps: int, arrivals: int) -> Any:  # noqa: ANN401
     _draw_arrivals(plot, drawn, arrivals)
     _draw_gaps(plot, drawn)
     share = steps // max(len(drawn.lanes), 1)
-    far = [thin_steps(lane.edges_ns, lane.share, min(_FAR_BINS, share // 3)) for lane in drawn.lanes]
-    near = [
-        thin_steps(lane.edges_ns, lane.share, share // 3, _closely(drawn, lane, share // 3)) for lane in drawn.lanes
-    ]
-    _swap_layers(span, _draw_lanes(plot, drawn, far), _draw_lanes(plot, drawn, near))
+    far = [lane.thinned(min(_FAR_BINS, share // 3)) for lane in drawn.lanes]
+    near = [lane.thinned(share // 3, _closely(drawn, lane, share // 3)) for lane in drawn.lanes]
+    far_glyphs, near_glyphs = _draw_lanes(plot, drawn, far), _draw_lanes(plot, drawn, near)
+    _show_below(plot.x_range, near_glyphs, span.end * _NEAR_FRAC, instead_of=far_glyphs)
+    if len(drawn.spans):
+        close = close_spans(drawn, spans)
+        _show_below(plot.x_range, draw_blocks(plot, drawn, close), close.in_view_s)
     return plot
 
 
@@ -131,12 +135,12 @@ def _hover(renderer: Any, tooltips: Any, **more: Any) -> Any:  # noqa: ANN401
     return HoverTool(renderers=[renderer], point_policy="follow_mouse", tooltips=tooltips, visible=False, **more)
 
 
-def _swap_layers(span: Any, far: list[Any], near: list[Any]) -> None:  # noqa: ANN401
-    """Show merged steps while much time is in view: drawing thousands within a pixel would show none of them right."""
+def _show_below(span: Any, near: list[Any], limit_s: float, instead_of: Sequence[Any] = ()) -> None:  # noqa: ANN401
+    """Show something once less time is in view: drawing thousands within a pixel would show none of them right."""
     for one in near:
         one.visible = False
     swap = CustomJS(
-        args={"span": span, "far": far, "near": near, "limit": span.end * _NEAR_FRAC},
+        args={"span": span, "far": list(instead_of), "near": near, "limit": limit_s},
         code="""
             const close = span.end - span.start < limit;
             for (const one of near) one.visible = close;
@@ -149,6 +153,8 @@ def _swap_layers(span: Any, far: list[Any], near: list[Any]) -> None:  # noqa: A
 
 def _closely(drawn: Timeline, lane: Lane, steps: int) -> list[tuple[int, int]]:
     """Return the intervals to draw reading by reading: the tokens up close, then as much prefill as there is room."""
+    if lane.exact:
+        return []
     windows = []
     prefill = first_phase(drawn, PhaseKind.PREFILL, "pp")
     for window in (drawn.zoom, prefill):

@@ -19,15 +19,15 @@ from PIL import Image
 
 from k3prof.core.device import DeviceKind
 from k3prof.core.summary import WorkloadSummary
-from k3prof.core.thinning import thin_steps
 from k3prof.reporters import formats, legend
 from k3prof.reporters.palette import FAINT, INK, MUTED, PAPER, PHASES, device_colour
 from k3prof.reporters.phase_labels import stretches
+from k3prof.reporters.split_picture import draw_splits
 from k3prof.reporters.timeline_data import Lane, Timeline, describe_devices
 from k3prof.reporters.untrusted import one_line
 
 _DPI = 100
-_PNG_COLOURS = 64
+_PNG_COLOURS = 160
 _WIDTH_PX = 1400
 _LEFT_PX = 84
 _COLUMN_PX = 62
@@ -36,6 +36,7 @@ _STRIP_PX = 44
 _AXIS_PX = 34
 _BETWEEN_PX = 62
 _FOOTER_PX = 62
+_FOOTER_LINE_PX = 16
 _BINS = 290
 _CHARACTER_PX = 7.8
 _LANE_FILL = 0.84
@@ -103,7 +104,8 @@ def _figure(drawn: Timeline) -> Figure:
     whole_px = _HEADER_PX + _STRIP_PX
     zoom_px = whole_px + lanes_px + _AXIS_PX + _BETWEEN_PX
     end_px = zoom_px + lanes_px + _AXIS_PX if drawn.zoom else whole_px + lanes_px + _AXIS_PX
-    sheet = _Sheet(_WIDTH_PX, end_px + _FOOTER_PX)
+    footer_px = _FOOTER_PX + _FOOTER_LINE_PX * (len(drawn.spans) > 0)
+    sheet = _Sheet(_WIDTH_PX, end_px + footer_px)
 
     _header(sheet, drawn)
     whole = sheet.axes(_LEFT_PX, whole_px, width_px, lanes_px)
@@ -114,7 +116,7 @@ def _figure(drawn: Timeline) -> Figure:
     if drawn.zoom:
         close = sheet.axes(_LEFT_PX, zoom_px, width_px, lanes_px)
         _zoom(sheet, drawn, whole, close, zoom_px)
-    _footer(sheet, end_px)
+    _footer(sheet, drawn, end_px)
     return sheet.figure
 
 
@@ -154,13 +156,11 @@ def _phase_strip(axes: Axes, drawn: Timeline, width_px: int) -> None:
             taken.append((left_px, right_px))
 
 
-def _lanes(axes: Axes, lanes: Sequence[Lane], begin_ns: int, end_ns: int) -> None:
-    """Draw a lane for each device: filled to the mean share, faintly to the highest that a step stands for."""
+def _lane_names(axes: Axes, lanes: Sequence[Lane], begin_ns: int, end_ns: int) -> None:
     _bare(axes, begin_ns, end_ns)
     axes.set_ylim(0, len(lanes))
     for position, lane in enumerate(lanes):
         floor = len(lanes) - 1 - position
-        colour = device_colour(lane.kind, position)
         axes.axhline(floor, color=FAINT, lw=0.8, zorder=0)
         axes.text(
             -0.008,
@@ -173,6 +173,14 @@ def _lanes(axes: Axes, lanes: Sequence[Lane], begin_ns: int, end_ns: int) -> Non
             weight="bold",
             color=MUTED if lane.kind is DeviceKind.CPU else INK,
         )
+
+
+def _lanes(axes: Axes, lanes: Sequence[Lane], begin_ns: int, end_ns: int) -> None:
+    """Draw a lane for each device: filled to the mean share, faintly to the highest that a step stands for."""
+    _lane_names(axes, lanes, begin_ns, end_ns)
+    for position, lane in enumerate(lanes):
+        floor = len(lanes) - 1 - position
+        colour = device_colour(lane.kind, position)
         for gap_begin_ns, gap_end_ns in lane.unobserved(begin_ns, end_ns):
             length_ns = gap_end_ns - gap_begin_ns
             axes.broken_barh([(gap_begin_ns, length_ns)], (floor, _LANE_FILL), fc="none", ec=FAINT, hatch="////", lw=0)
@@ -181,7 +189,7 @@ def _lanes(axes: Axes, lanes: Sequence[Lane], begin_ns: int, end_ns: int) -> Non
                 axes.text(*middle, "not observed", ha="center", va="center", color=MUTED, backgroundcolor=PAPER)
         if not lane.share.size:
             continue
-        steps = thin_steps(lane.edges_ns, lane.share, _BINS)
+        steps = lane.thinned(_BINS)
         scale = _LANE_FILL / lane.ceiling
         for heights, strength in ((steps.high, 0.2), (steps.mean, 1.0)):
             tops = floor + np.minimum(heights * scale, _LANE_FILL)
@@ -219,7 +227,11 @@ def _zoom(sheet: _Sheet, drawn: Timeline, whole: Axes, close: Axes, top_px: floa
     zoom = drawn.zoom
     if zoom is None:
         return
-    _lanes(close, [lane.within(zoom.begin_ns, zoom.end_ns) for lane in drawn.lanes], zoom.begin_ns, zoom.end_ns)
+    if len(drawn.spans):
+        _lane_names(close, drawn.lanes, zoom.begin_ns, zoom.end_ns)
+        draw_splits(close, drawn.lanes, drawn.spans)
+    else:
+        _lanes(close, [lane.within(zoom.begin_ns, zoom.end_ns) for lane in drawn.lanes], zoom.begin_ns, zoom.end_ns)
     _time_axis(close, zoom.begin_ns, zoom.end_ns, 1e6, "ms")
     for arrival_ns in zoom.arrivals_ns:
         close.axvline(arrival_ns, color=INK, lw=0.7, alpha=0.35, zorder=3)
@@ -246,9 +258,9 @@ def _funnel(sheet: _Sheet, whole: Axes, close: Axes, begin_ns: int, end_ns: int)
     sheet.figure.add_artist(shade)
 
 
-def _footer(sheet: _Sheet, top_px: float) -> None:
-    for number, line in enumerate((legend.LANES, legend.PARALLELISM)):
-        sheet.text(_LEFT_PX, top_px + 26 + 16 * number, line, size=8.5, color=MUTED)
+def _footer(sheet: _Sheet, drawn: Timeline, top_px: float) -> None:
+    for number, line in enumerate(legend.lines(splits=len(drawn.spans) > 0)):
+        sheet.text(_LEFT_PX, top_px + 26 + _FOOTER_LINE_PX * number, line, size=8.5, color=MUTED)
 
 
 def _bare(axes: Axes, begin_ns: int, end_ns: int) -> None:

@@ -42,6 +42,7 @@ class Overrides:
         devices: As in `sweep.toml`.
         repeat: As in `sweep.toml`.
         workloads: As in `sweep.toml`.
+        splits: As `[trace] splits` in `sweep.toml`.
     """
 
     only: str | None = None
@@ -50,10 +51,13 @@ class Overrides:
     devices: str | None = None
     repeat: int | None = None
     workloads: tuple[str, ...] | None = None
+    splits: str | None = None
 
     def settings(self) -> dict[str, object]:
         """Return what replaces keys of `sweep.toml`."""
         given = {key: getattr(self, key) for key in ("model", "build", "devices", "repeat", "workloads")}
+        if self.splits is not None:
+            given["trace"] = {"splits": self.splits}
         return {key: value for key, value in given.items() if value is not None}
 
 
@@ -130,7 +134,7 @@ def _read_settings(file: Path, overrides: Overrides) -> Settings:
             problems.append(_no_model(file, exists))
     given = overrides.settings()
     with collecting(problems):
-        chosen = check(SWEEP, given, lambda key: f"--{key.partition('[')[0]}", SWEEP_KEYS)
+        chosen = check(SWEEP, given, lambda key: f"--{key.partition('[')[0].removeprefix('trace.')}", SWEEP_KEYS)
     table = replace(table, **{key: getattr(chosen, key) for key in given})
     if problems or table.model is None:
         raise ConfigErrors(problems)
@@ -143,6 +147,7 @@ def _read_settings(file: Path, overrides: Overrides) -> Settings:
         price_per_hour=table.price_per_hour,
         flags=table.flags,
         file=name if exists else "",
+        splits=table.trace.splits,
     )
 
 

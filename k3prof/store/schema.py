@@ -9,7 +9,7 @@ TABLES = """
 CREATE TABLE sweeps (
     id INTEGER PRIMARY KEY,
     monotonic_ns INTEGER NOT NULL,  -- one instant on both clocks: monotonic times differ between boots
-    unix_ns INTEGER NOT NULL,
+    unix_ns INTEGER NOT NULL,       -- 0 where the date is not known
     settings TEXT NOT NULL,         -- JSON
     host TEXT NOT NULL,             -- JSON
     asked TEXT NOT NULL             -- JSON: [[placement, configuration], ...] in order
@@ -61,6 +61,16 @@ CREATE TABLE samples (
     value BLOB NOT NULL             -- float64, little-endian
 );
 CREATE INDEX samples_by_trial ON samples (trial, device, counter);
+CREATE TABLE spans (
+    trial INTEGER NOT NULL REFERENCES trials,
+    begin_ns INTEGER NOT NULL,      -- of the earliest in this chunk
+    end_ns INTEGER NOT NULL,        -- of the latest
+    count INTEGER NOT NULL,
+    columns BLOB NOT NULL,          -- zlib over one array per column of core.spans.COLUMNS, little-endian
+    devices TEXT NOT NULL,          -- JSON: names that the columns refer to by their place
+    names TEXT NOT NULL             -- JSON, likewise
+);
+CREATE INDEX spans_by_trial ON spans (trial, begin_ns);
 CREATE TABLE caveats (
     trial INTEGER NOT NULL REFERENCES trials,
     code TEXT NOT NULL,

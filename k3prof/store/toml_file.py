@@ -22,6 +22,7 @@ Record = TypeVar("Record")
 _MAX_BYTES = 1 << 20
 _WORDS = {
     "dict_type": "must be a table",
+    "dataclass_type": "must be a table",
     "string_type": "must be text in quotes",
     "int_type": "must be a whole number",
     "float_type": "must be a number",
@@ -92,7 +93,7 @@ def check(
         adapter: What the document should be.
         document: As read from TOML.
         place: Says where a key stands: `flags.n-cpu-moe` becomes `placements/a.toml: flags.n-cpu-moe`.
-        keys: The top-level keys that exist, to suggest one for an unknown one.
+        keys: The keys that exist, dotted, to suggest one for an unknown one.
 
     Raises:
         ConfigErrors: Everything that is wrong with it.
@@ -107,8 +108,10 @@ def _problem(error: ErrorDetails, place: Callable[[str], str], keys: Sequence[st
     where, context = place(_dotted(error["loc"])), error.get("ctx", {})
     match error["type"]:
         case "unexpected_keyword_argument":
-            near = nearest(str(error["loc"][-1]), keys)
-            known = f"known keys: {', '.join(keys)}; llama-server's flags stand under [flags]"
+            table = _dotted(error["loc"][:-1])
+            siblings = [key.rpartition(".")[2] for key in keys if key.rpartition(".")[0] == table]
+            near = nearest(str(error["loc"][-1]), siblings)
+            known = f"known keys: {', '.join(siblings)}; llama-server's flags stand under [flags]"
             hint = f"did you mean {near}?" if near else known
             return ConfigError(f"{where}: unknown key", hint)
         case "refused":

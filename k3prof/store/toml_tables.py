@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from k3prof.core.experiment import check_devices
 from k3prof.core.reserved import reserved_variable
+from k3prof.core.spans import SplitMode
 from k3prof.core.trial import FlagValue, Workload
 from k3prof.store.toml_file import shown
 
@@ -82,6 +83,12 @@ def _flag_part(value: object) -> int | float | str:
     return value
 
 
+def _split_mode(value: object) -> SplitMode:
+    if isinstance(value, str) and value in {mode.value for mode in SplitMode}:
+        return SplitMode(value)
+    raise _refusal(f"{shown(value)} is no way to trace splits", "write exact, light or off")
+
+
 Text = Annotated[str, Strict(), AfterValidator(_text)]
 FlagSetting = Annotated[FlagValue, PlainValidator(_flag_value)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
@@ -89,6 +96,14 @@ EnvText = Annotated[str, PlainValidator(_env_text)]
 Workloads = Annotated[
     tuple[Annotated[Workload, PlainValidator(_workload)], ...], AfterValidator(_some_and_all_different)
 ]
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class TraceTable:
+    """`[trace]` of `sweep.toml`: what is recorded beyond counters."""
+
+    splits: Annotated[SplitMode, PlainValidator(_split_mode)] = SplitMode.OFF
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -103,6 +118,7 @@ class SweepTable:
     repeat: Annotated[int, Strict(), Field(ge=1, le=1000)] = 3
     price_per_hour: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
     flags: dict[Text, FlagSetting] = field(default_factory=dict)
+    trace: TraceTable = TraceTable()
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -117,7 +133,7 @@ class PlacementTable:
 
 
 SWEEP = TypeAdapter(SweepTable)
-SWEEP_KEYS = tuple(key.name for key in fields(SweepTable))
+SWEEP_KEYS = (*(key.name for key in fields(SweepTable)), *(f"trace.{key.name}" for key in fields(TraceTable)))
 PLACEMENT = TypeAdapter(PlacementTable)
 PLACEMENT_KEYS = tuple(key.name for key in fields(PlacementTable))
 MATRIX_ENV: TypeAdapter[dict[str, list[str]]] = TypeAdapter(

@@ -7,38 +7,36 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from k3prof.core.build import Build
 from k3prof.core.device import Device
 from k3prof.core.model import Model
 from k3prof.core.planned_buffers import PlannedBuffer
-from k3prof.core.timeline import ClockAnchor, Counter, Series
+from k3prof.core.spans import Spans
+from k3prof.core.timeline import ClockAnchor, Series
 from k3prof.core.trial import (
     Caveat,
     Command,
     Failure,
     Outcome,
     RequestRecord,
-    RequestStatus,
-    ServerTimings,
     TrialRecord,
     TrialSpec,
     TrialStatus,
-    Workload,
 )
 from k3prof.errors import TraceError
+from k3prof.store.requests import add_requests, read_requests
+from k3prof.store.samples import add_samples, read_samples
+from k3prof.store.spans import add_spans, read_spans
 from k3prof.store.trace_file import TraceFile
 
 _SPEC = TypeAdapter(TrialSpec)
 _DEVICES = TypeAdapter(tuple[Device, ...])
-_TIMINGS = TypeAdapter(ServerTimings)
 _BUILD = TypeAdapter(Build)
 
 
@@ -53,14 +51,14 @@ class SweepRecord:
 
     Attributes:
         id: Its number in the trace.
-        anchor: One instant on both clocks.
+        anchor: One instant on both clocks; None when the date is not known.
         settings: The settings as given.
         host: Facts of the machine.
         asked: Placements and the hashes of their configurations, in the order of asking.
     """
 
     id: int
-    anchor: ClockAnchor
+    anchor: ClockAnchor | None
     settings: Mapping[str, object]
     host: Mapping[str, object]
     asked: tuple[tuple[str, str], ...]
@@ -99,7 +97,7 @@ class Trace:
 
     def begin_sweep(
         self,
-        anchor: ClockAnchor,
+        anchor: ClockAnchor | None,
         settings: Mapping[str, object],
         host: Mapping[str, object],
         asked: Sequence[tuple[str, str]],
@@ -112,7 +110,13 @@ class Trace:
             )
             row = db.execute(
                 "INSERT INTO sweeps (monotonic_ns, unix_ns, settings, host, asked) VALUES (?, ?, ?, ?, ?)",
-                (anchor.monotonic_ns, anchor.unix_ns, json.dumps(settings), json.dumps(host), json.dumps(asked)),
+                (
+                    anchor.monotonic_ns if anchor else 0,
+                    anchor.unix_ns if anchor else 0,
+                    json.dumps(settings),
+                    json.dumps(host),
+                    json.dumps(asked),
+                ),
             )
             return int(row.lastrowid or 0)
 
@@ -164,39 +168,18 @@ class Trace:
     def add_requests(self, trial: int, requests: Sequence[RequestRecord]) -> None:
         """Add the requests of one repetition, all or none of them."""
         with self._file.writing() as db:
-            db.executemany(
-                "INSERT INTO requests (trial, workload, role, repetition, stream, sent_ns, ended_ns, arrivals, tokens,"
-                " timings, status, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        trial,
-                        one.workload.name,
-                        one.role,
-                        one.repetition,
-                        one.stream,
-                        one.sent_ns,
-                        one.ended_ns,
-                        _blob(one.arrivals_ns, "<i8"),
-                        _blob(one.tokens, "<i8"),
-                        json.dumps(asdict(one.timings)),
-                        one.status,
-                        one.reason,
-                    )
-                    for one in requests
-                ],
-            )
+            add_requests(db, trial, requests)
 
     def add_samples(self, trial: int, series: Sequence[Series]) -> None:
         """Append samples; each series continues what was added for its device and counter before."""
         with self._file.writing() as db:
-            db.executemany(
-                "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    (trial, one.device, one.counter, one.period_ns, _blob(one.time_ns, "<i8"), _blob(one.value, "<f8"))
-                    for one in series
-                    if one.time_ns.size
-                ],
-            )
+            add_samples(db, trial, series)
+
+    def add_spans(self, trial: int, spans: Spans) -> None:
+        """Append what the split tracer saw."""
+        if len(spans):
+            with self._file.writing() as db:
+                add_spans(db, trial, spans)
 
     def add_caveats(self, trial: int, caveats: Sequence[Caveat]) -> None:
         """Add reasons to doubt a trial's figures."""
@@ -232,11 +215,19 @@ class Trace:
         number, monotonic_ns, unix_ns, settings, host, asked = rows[0]
         return SweepRecord(
             number,
-            ClockAnchor(monotonic_ns, unix_ns),
+            ClockAnchor(monotonic_ns, unix_ns) if unix_ns else None,
             json.loads(settings),
             json.loads(host),
             tuple((placement, configuration) for placement, configuration in json.loads(asked)),
         )
+
+    def anchors(self) -> dict[int, ClockAnchor]:
+        """Return what dates the monotonic times of trials, by their numbers; those that nothing dates are left out."""
+        rows = self._file.rows(
+            "SELECT trials.id, monotonic_ns, unix_ns FROM trials JOIN sweeps ON sweeps.id = trials.sweep"
+            " WHERE unix_ns ORDER BY trials.id"
+        )
+        return {trial: ClockAnchor(monotonic_ns, unix_ns) for trial, monotonic_ns, unix_ns in rows}
 
     def builds(self) -> list[Build]:
         """Return every build that trials refer to."""
@@ -260,7 +251,7 @@ class Trace:
                 ready_ns=ready_ns,
                 ended_ns=ended_ns,
                 outcome=Outcome(TrialStatus(status), Failure(failure) if failure else None, message, evidence),
-                requests=tuple(self._requests(number)),
+                requests=tuple(read_requests(self._file, number)),
                 caveats=tuple(
                     Caveat(*row)
                     for row in self._file.rows("SELECT code, message, remedy FROM caveats WHERE trial = ?", number)
@@ -271,24 +262,11 @@ class Trace:
 
     def series(self, trial: int) -> list[Series]:
         """Return everything sampled during a trial, one series per device and counter."""
-        rows = self._file.rows(
-            "SELECT device, counter, period_ns, time, value FROM samples WHERE trial = ?"
-            " ORDER BY device, counter, rowid",
-            trial,
-        )
-        chunks: dict[tuple[str, str, int], list[tuple[bytes, bytes]]] = {}
-        for device, counter, period_ns, time_blob, value_blob in rows:
-            chunks.setdefault((device, counter, period_ns), []).append((time_blob, value_blob))
-        return [
-            Series(
-                device,
-                Counter(counter),
-                period_ns,
-                np.frombuffer(b"".join(time_blob for time_blob, _ in blobs), "<i8"),
-                np.frombuffer(b"".join(value_blob for _, value_blob in blobs), "<f8"),
-            )
-            for (device, counter, period_ns), blobs in chunks.items()
-        ]
+        return read_samples(self._file, trial)
+
+    def spans(self, trial: int, begin_ns: int | None = None, end_ns: int | None = None) -> Spans:
+        """Return what the split tracer saw during a trial, or what of it reaches into an interval."""
+        return read_spans(self._file, trial, begin_ns, end_ns)
 
     def command(self, trial: int) -> Command:
         """Return what was started for a trial."""
@@ -308,31 +286,6 @@ class Trace:
         """Return the whole log of one of a trial's programs, undecodable bytes replaced; None when there is none."""
         rows = self._file.rows("SELECT text FROM logs WHERE trial = ? AND program = ?", trial, program)
         return zlib.decompress(rows[0][0]).decode(errors="replace") if rows else None
-
-    def _requests(self, trial: int) -> Iterator[RequestRecord]:
-        rows = self._file.rows(
-            "SELECT workload, role, repetition, stream, sent_ns, arrivals, tokens, ended_ns, timings, status, reason"
-            " FROM requests WHERE trial = ? ORDER BY id",
-            trial,
-        )
-        for workload, role, repetition, stream, sent_ns, arrivals, tokens, ended_ns, timings, status, reason in rows:
-            yield RequestRecord(
-                workload=Workload.parse(workload),
-                role=role,
-                repetition=repetition,
-                stream=stream,
-                sent_ns=sent_ns,
-                arrivals_ns=np.frombuffer(arrivals, "<i8"),
-                tokens=np.frombuffer(tokens, "<i8"),
-                ended_ns=ended_ns,
-                timings=_TIMINGS.validate_json(timings),
-                status=RequestStatus(status),
-                reason=reason,
-            )
-
-
-def _blob(array: NDArray[np.generic], dtype: str) -> bytes:
-    return np.ascontiguousarray(array, dtype).tobytes()
 
 
 def _text(json_bytes: bytes) -> str:

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from k3prof.errors import TraceError
 from k3prof.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES
 
@@ -184,3 +187,8 @@ def _check_kind(path: Path) -> None:
         raise TraceError(f"{path}: cannot be opened: {error.strerror}", "--trace names another file") from error
     if magic and magic != b"SQLite format 3\0":
         raise TraceError(f"{path}: is no k3prof trace", "traces are the .sqlite files that `k3prof sweep` writes")
+
+
+def as_blob(array: NDArray[np.generic], dtype: str) -> bytes:
+    """Return an array as the bytes that a column of a trace holds."""
+    return np.ascontiguousarray(array, dtype).tobytes()

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from k3prof.core.flags import nearest
+from k3prof.core.imported import is_imported
+from k3prof.core.spans import NO_SPANS
 from k3prof.core.summary import PlacementSummary, rank
-from k3prof.core.timeline import Series
+from k3prof.core.timeline import ClockAnchor, Series
 from k3prof.core.trial import TrialStatus
 from k3prof.errors import ConfigError, K3profError
-from k3prof.reporters import ranking_json, report_html, report_markdown, timeline_html, timeline_png
+from k3prof.reporters import ranking_json, report_html, report_markdown, timeline_html, timeline_perfetto, timeline_png
 from k3prof.reporters.report_input import ReportInput
 from k3prof.reporters.timeline_data import Timeline, timeline
 from k3prof.store.trace import Trace
@@ -44,7 +46,7 @@ def export_sweep(trace: Trace) -> SweepFiles:
     result = read_results(trace)
     report = trace.path.with_suffix(".html")
     write(report, report_html.as_html(_report_input(trace, result)).encode())
-    drawn = _drawings(result, None)
+    drawn = _drawings(trace, result, None)
     if not drawn:
         return SweepFiles(None, report)
     picture = trace.path.with_suffix(".png")
@@ -57,8 +59,8 @@ def export_timeline(trace_path: Path, output: Path, placement: str | None) -> li
 
     Args:
         trace_path: The trace.
-        output: Where to write it; `.html`, `.png` or `.svg` says what.
-        placement: Which placement; None for the fastest, and for all of them in HTML.
+        output: Where to write it; `.html`, `.png`, `.svg` or `.pftrace` says what.
+        placement: Which placement; None for the fastest, and for all of them in HTML and for Perfetto.
 
     Returns:
         The placements that were drawn.
@@ -67,16 +69,18 @@ def export_timeline(trace_path: Path, output: Path, placement: str | None) -> li
         ConfigError: No such kind of file, or no such placement.
         TraceError: The trace cannot be read.
     """
-    draw = _DRAWERS.get(output.suffix.lower())
+    suffix = output.suffix.lower()
+    draw = _DRAWERS.get(suffix)
     if draw is None:
         kinds = ", ".join(_DRAWERS)
         raise ConfigError(f"{output}: a timeline is no {output.suffix or 'file without a suffix'}", f"one of {kinds}")
     with Trace.readable(trace_path) as trace:
-        drawn = _drawings(read_results(trace), placement)
+        drawn = _drawings(trace, read_results(trace), placement, kernels=suffix == ".pftrace")
+        anchors = trace.anchors()
     if not drawn:
         raise K3profError(f"{trace_path}: no trial in it got as far as answering a request")
-    chosen = drawn if output.suffix.lower() == ".html" else drawn[:1]
-    write(output, draw(chosen, trace_path.stem))
+    chosen = drawn if suffix in _SEVERAL else drawn[:1]
+    write(output, draw(chosen, trace_path.stem, anchors))
     return [one.summary.placement for one in chosen]
 
 
@@ -103,15 +107,20 @@ def write(path: Path, content: bytes) -> None:
         raise K3profError(f"{path}: cannot be written: {error.strerror}", "name another file with -o") from error
 
 
-_DRAWERS: Mapping[str, Callable[[Sequence[Timeline], str], bytes]] = {
-    ".html": lambda drawn, title: timeline_html.as_html(drawn, title).encode(),
-    ".png": lambda drawn, _: timeline_png.as_png(drawn[0]),
-    ".svg": lambda drawn, _: timeline_png.as_svg(drawn[0]),
+_SEVERAL = frozenset({".html", ".pftrace"})
+_DRAWERS: Mapping[str, Callable[[Sequence[Timeline], str, Mapping[int, ClockAnchor]], bytes]] = {
+    ".html": lambda drawn, title, _: timeline_html.as_html(drawn, title).encode(),
+    ".png": lambda drawn, _, __: timeline_png.as_png(drawn[0]),
+    ".svg": lambda drawn, _, __: timeline_png.as_svg(drawn[0]),
+    ".pftrace": lambda drawn, _, anchors: timeline_perfetto.as_pftrace(drawn, anchors),
 }
 
 
-def _drawings(result: SweepResult, placement: str | None) -> list[Timeline]:
-    """Return the timelines of a sweep, fastest placement first, one for the latest useful trial of each."""
+def _drawings(trace: Trace, result: SweepResult, placement: str | None, *, kernels: bool = False) -> list[Timeline]:
+    """Return the timelines of a sweep, fastest placement first, one for the latest useful trial of each.
+
+    The single kernels of imported recordings are left out unless asked for: pictures would show none of the millions.
+    """
     names = [one.summary.placement for one in result.placements]
     if placement is not None and placement not in names:
         similar = nearest(placement, names)
@@ -119,7 +128,11 @@ def _drawings(result: SweepResult, placement: str | None) -> list[Timeline]:
         raise ConfigError(f"--placement: the trace holds no {placement!r}", hint)
     by_name = {one.summary.placement: one for one in result.placements}
     ordered = [by_name[name] for name in _fastest_first(result.summaries) if placement in (None, name)]
-    return [timeline(*found) for one in ordered if (found := _latest_with_requests(one)) is not None]
+    latest = [found for one in ordered if (found := _latest_with_requests(one)) is not None]
+    return [
+        timeline(trial, series, trace.spans(trial.id) if kernels or not is_imported(trial.spec) else NO_SPANS)
+        for trial, series in latest
+    ]
 
 
 def _fastest_first(summaries: Sequence[PlacementSummary]) -> list[str]:
@@ -130,7 +143,7 @@ def _fastest_first(summaries: Sequence[PlacementSummary]) -> list[str]:
 
 
 def _latest_with_requests(placement: PlacementResult) -> tuple | None:  # type: ignore[type-arg]
-    useful = [(trial, series) for trial, series in placement.trials if trial.requests]
+    useful = [(trial, series) for trial, series in placement.trials if trial.requests or is_imported(trial.spec)]
     finished = [one for one in useful if one[0].outcome.status is TrialStatus.OK]
     return next(reversed(finished or useful), None)
 
@@ -144,6 +157,7 @@ def _report_input(trace: Trace, result: SweepResult) -> ReportInput:
         summaries=result.summaries,
         trials=[trial for trial, _ in trials],
         series=series_of,
+        spans={trial.id: trace.spans(trial.id) for trial, _ in trials if not is_imported(trial.spec)},
         commands={trial.id: trace.command(trial.id) for trial, _ in trials},
         builds=trace.builds(),
         host={name: _shown(value) for name, value in result.sweep.host.items()},

@@ -11,6 +11,7 @@ import numpy as np
 
 from k3prof.collectors.sampler import MACHINE, Sampler, SamplerPlan, start_sampler
 from k3prof.core.device import DeviceKind
+from k3prof.core.events import Watch, event_caveats
 from k3prof.core.timeline import Counter, Series
 from k3prof.core.trial import Caveat
 from k3prof.errors import K3profError
@@ -18,35 +19,58 @@ from k3prof.llama.devices import DevicePlan
 
 _CARRY_INTERVAL_S = 0.25
 _TAIL_S = 0.02
+_READY_PATIENCE_S = 10.0
 _LATE_NS = 5_000_000
 _LATENESS_QUANTILE = 0.99
 
 
+def gpus_of(devices: DevicePlan) -> SamplerPlan:
+    """Return the plan to watch the GPUs among devices, which can begin before any process uses them."""
+    gpus = tuple(
+        (device.name, device.uuid)
+        for device in devices.devices
+        if device.kind is DeviceKind.CUDA and device.uuid is not None
+    )
+    return SamplerPlan((), gpus, host=False)
+
+
+def processes_of(pids: Mapping[str, int]) -> SamplerPlan:
+    """Return the plan to watch the machine and the processes behind devices: stand-ins, llama-server as `CPU`."""
+    return SamplerPlan(tuple(pids.items()))
+
+
 class Observer:
-    """Samples from entering its context to leaving it.
+    """Samples from entering its context to leaving it; entering waits until GPUs are being watched.
 
     Args:
-        devices: What is watched.
-        pids: The processes behind devices: the stand-ins, and llama-server as `CPU`.
+        plan: What is watched.
         keep: Gets the samples, a few times a second, from a thread of the observer's own.
+        drain: Called as often, from the same thread, to carry what others have recorded meanwhile.
+
+    Attributes:
+        own_pids: The trial's own processes; others that compute on its GPUs are foreign.
     """
 
-    def __init__(self, devices: DevicePlan, pids: Mapping[str, int], keep: Callable[[list[Series]], None]) -> None:
-        gpus = tuple(
-            (device.name, device.uuid)
-            for device in devices.devices
-            if device.kind is DeviceKind.CUDA and device.uuid is not None
-        )
-        self._plan = SamplerPlan(tuple(pids.items()), gpus)
+    def __init__(
+        self, plan: SamplerPlan, keep: Callable[[list[Series]], None], drain: Callable[[], None] = lambda: None
+    ) -> None:
+        self.own_pids: set[int] = set()
+        self._plan = plan
         self._keep = keep
+        self._drain = drain
         self._lateness_ns: list[float] = []
         self._failure: K3profError | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._carry, name="samples")
         self._sampler: Sampler | None = None
+        self._begun_ns = self._ready_ns = 0
 
     def __enter__(self) -> Self:
+        self._begun_ns = time.monotonic_ns()
         self._sampler = start_sampler(self._plan)
+        if self._plan.gpus:
+            self._sampler.wait_until_ready(_READY_PATIENCE_S)
+        self._ready_ns = time.monotonic_ns()
         self._thread.start()
         return self
 
@@ -65,6 +89,8 @@ class Observer:
             Caveat("sampler-failed", failure, "the figures of the server itself are not affected")
             for failure in (self._sampler.failures if self._sampler is not None else ())
         ]
+        if self._sampler is not None:
+            found += event_caveats(self._sampler.events, Watch(self._begun_ns, self._ready_ns, self.own_pids))
         if self._lateness_ns:
             late_ns = float(np.quantile(self._lateness_ns, _LATENESS_QUANTILE))
             if late_ns > _LATE_NS:
@@ -98,3 +124,4 @@ class Observer:
                 self._lateness_ns += one.value.tolist()
         if series:
             self._keep(series)
+        self._drain()

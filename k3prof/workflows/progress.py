@@ -144,7 +144,8 @@ class ProgressTracker:
 def _phase_text(kind: PhaseKind, workload: Workload | None, repetition: int) -> str:
     if workload is None:
         return str(kind)
-    return f"{'warm-up' if kind is PhaseKind.WARMUP else workload.name} {repetition + 1}"
+    uncounted = kind in (PhaseKind.WARMUP, PhaseKind.UNTRACED)
+    return f"{kind if uncounted else workload.name} {repetition + 1}"
 
 
 def _latest_share(series: Series) -> float | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from k3prof.core.proof import Proof, prove
 from k3prof.core.summary import PlacementSummary, merge, summarize_trial
 from k3prof.core.timeline import Series
 from k3prof.core.trial import Outcome, TrialRecord, TrialStatus
+from k3prof.core.trial_ledgers import trial_ledgers
 from k3prof.llama.logs import read_log
 from k3prof.store.trace import SweepRecord, Trace
 
@@ -59,7 +61,10 @@ def _read(trace: Trace, placement: str, configuration: str) -> PlacementResult:
     trials = tuple((trial, tuple(trace.series(trial.id))) for trial in trace.trials(configuration))
     if not trials:
         return PlacementResult(PlacementSummary(placement, _NOT_RUN, None, (), ()), ())
-    summaries = [summarize_trial(trial, series, _prove(trace, trial)) for trial, series in trials]
+    summaries = [
+        summarize_trial(trial, series, _prove(trace, trial), trial_ledgers(trial, partial(trace.spans, trial.id)))
+        for trial, series in trials
+    ]
     return PlacementResult(merge(summaries), trials)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from k3prof.store.config import Overrides, load_experiment
 from k3prof.store.toml_file import collecting
 from k3prof.workflows.machine_rig import machine_rig
 from k3prof.workflows.model_file import ModelFile, find_model
+from k3prof.workflows.split_tracing import SplitTracing, plan_tracing
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,14 @@ class Rig:
         vocabulary: The flags it understands.
         devices: The devices to use.
         model: The model.
+        tracing: How the servers are traced.
     """
 
     build: Build
     vocabulary: FlagVocabulary
     devices: DevicePlan
     model: ModelFile
+    tracing: SplitTracing = field(default_factory=SplitTracing)
 
     def argv(self, spec: TrialSpec, endpoints: tuple[str, ...], port: int | str, alias: str) -> list[str]:
         """Return the command that starts a trial's server.
@@ -100,7 +103,7 @@ def prepare(path: Path, overrides: Overrides, inherited_env: Mapping[str, str] =
         raise ConfigErrors(problems)
     experiment = canonical(experiment, vocabulary)
     settings = experiment.settings
-    rig = Rig(build, vocabulary, devices, find_model(settings.model))
+    rig = Rig(build, vocabulary, devices, find_model(settings.model), plan_tracing(settings.splits, build))
     defaults = measurement_flags(vocabulary, settings.workloads, bool(devices.stand_ins))
     specs = tuple(
         TrialSpec(
@@ -113,6 +116,7 @@ def prepare(path: Path, overrides: Overrides, inherited_env: Mapping[str, str] =
             env=deciding_env(inherited_env, placement.env),
             workloads=settings.workloads,
             repeat=settings.repeat,
+            splits=rig.tracing.mode,
         )
         for placement in experiment.placements
     )

@@ -23,7 +23,9 @@ from k3prof.core.plan import (
 from k3prof.core.planned_buffers import PlannedBuffer
 from k3prof.core.plausibility import judge
 from k3prof.core.proof import prove
+from k3prof.core.spans import Spans
 from k3prof.core.timeline import PhaseKind, Series
+from k3prof.core.tracing_cost import arms, cost_caveat, tracing_costs
 from k3prof.core.trial import (
     Caveat,
     Command,
@@ -41,8 +43,9 @@ from k3prof.llama.devices import RunningDevices, free_port, running_devices
 from k3prof.llama.logs import read_log
 from k3prof.llama.server import Loading, Server, ServerFailedError, running_server
 from k3prof.store.trace import Trace
-from k3prof.workflows.observe import Observer
+from k3prof.workflows.observe import Observer, gpus_of, processes_of
 from k3prof.workflows.rig import Rig
+from k3prof.workflows.split_tracing import TrialTracer
 
 _DEATH_PATIENCE_S = 5.0
 
@@ -116,16 +119,24 @@ class _Trial:
     _patience: Patience
     _listener: TrialListener
     _folder: Path
+    _tracer: TrialTracer = field(init=False)
+    _gpus: Observer = field(init=False)
     _number: int = 0
     _caveats: list[Caveat] = field(default_factory=list)
+    _requests: list[RequestRecord] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._tracer = TrialTracer(self._rig.tracing, self._folder, self._devices.endpoints, self._keep_spans)
+        self._gpus = Observer(gpus_of(self._rig.devices), self._keep_samples)
 
     def run(self, sweep: int, started_ns: int) -> Outcome:
         port, alias, log = free_port(), f"k3prof-{secrets.token_hex(8)}", self._folder / "llama-server.log"
         config_home = self._folder / "config"
         config_home.mkdir()
         argv = self._rig.argv(self._spec, self._devices.endpoints, port, alias)
-        env = server_env(os.environ, self._rig.devices.env, self._spec.env, config_home)
-        command = Command(tuple(argv), {**self._rig.devices.env, **self._spec.env})
+        own_env = {**self._spec.env, **self._tracer.env}
+        env = server_env(os.environ, self._rig.devices.env, own_env, config_home)
+        command = Command(tuple(argv), {**self._rig.devices.env, **own_env})
         self._number = self._trace.begin_trial(
             sweep,
             self._spec,
@@ -137,20 +148,22 @@ class _Trial:
         outcome = Outcome(TrialStatus.INTERRUPTED, message="interrupted by the user")
         try:
             self._listener.on_phase(PhaseKind.LOAD, None, 0)
-            with running_server(argv, env, port, alias, log) as server:
+            with self._gpus, running_server(argv, env, port, alias, log) as server:
                 outcome = self._serve(server)
             outcome = self._certified(outcome, log.read_text(errors="replace"))
         except ServerFailedError as error:
             outcome = error.outcome
         finally:
-            self._trace.add_caveats(self._number, self._caveats)
+            self._tracer.drain(final=True)
+            self._trace.add_caveats(self._number, [*self._caveats, *self._gpus.caveats, *self._tracing_caveats()])
             logs = {"llama-server": log, **self._devices.logs}
             self._trace.finish_trial(self._number, outcome, time.monotonic_ns(), _read_logs(logs))
         return outcome
 
     def _serve(self, server: Server) -> Outcome:
         pids = {**self._devices.pids, "CPU": server.pid}
-        with Observer(self._rig.devices, pids, self._keep_samples) as observer:
+        self._gpus.own_pids.update(pids.values())
+        with Observer(processes_of(pids), self._keep_samples, self._tracer.drain) as observer:
             server.wait_until_ready(self._patience.load_s, self._listener.on_loading)
             self._trace.mark_ready(self._number, time.monotonic_ns())
             client = Client(server.url, self._patience.request_s, self._listener.on_tokens)
@@ -170,14 +183,16 @@ class _Trial:
         """Warm up and measure one workload; return why it could not be measured, or nothing."""
         self._warm_up(server, client, workload)
         for repetition in range(self._spec.repeat):
-            self._listener.on_phase(PhaseKind.PREFILL, workload, repetition)
-            requests = self._repeat(server, client, workload, "measure", repetition)
-            if (rate := METRICS[workload.kind].compute(requests)) is not None:
-                self._listener.on_rate(rate)
-            if bad := failed_requests(requests):
-                self._caveats.append(Caveat(f"request-{bad[0].status}", f"{workload.name}: {bad[0].reason}"))
-                if bad[0].status is RequestStatus.REFUSED:
-                    return f"{workload.name}: {bad[0].reason}"
+            for arm in arms(repetition, self._spec.splits):
+                counts = arm == "measure"
+                self._listener.on_phase(PhaseKind.PREFILL if counts else PhaseKind.UNTRACED, workload, repetition)
+                requests = self._repeat(server, client, workload, arm, repetition)
+                if counts and (rate := METRICS[workload.kind].compute(requests)) is not None:
+                    self._listener.on_rate(rate)
+                if bad := failed_requests(requests):
+                    self._caveats.append(Caveat(f"request-{bad[0].status}", f"{workload.name}: {bad[0].reason}"))
+                    if bad[0].status is RequestStatus.REFUSED:
+                        return f"{workload.name}: {bad[0].reason}"
         return ""
 
     def _warm_up(self, server: Server, client: Client, workload: Workload) -> None:
@@ -207,11 +222,21 @@ class _Trial:
     def _repeat(
         self, server: Server, client: Client, workload: Workload, role: Role, repetition: int
     ) -> list[RequestRecord]:
+        self._tracer.switch(on=role == "measure")
         requests = [judge(request) for request in client.run(workload, role, repetition)]
+        self._tracer.switch(on=False)
+        self._requests += requests
         self._trace.add_requests(self._number, requests)
         if any(request.status is RequestStatus.CUT for request in requests):
             server.raise_if_dead(_DEATH_PATIENCE_S)
         return requests
+
+    def _tracing_caveats(self) -> list[Caveat]:
+        cost = cost_caveat(self._spec.splits, tracing_costs(self._requests))
+        return [caveat for caveat in (self._rig.tracing.caveat, cost) if caveat is not None] + self._tracer.caveats
+
+    def _keep_spans(self, spans: Spans) -> None:
+        self._trace.add_spans(self._number, spans)
 
     def _keep_samples(self, series: list[Series]) -> None:
         self._trace.add_samples(self._number, series)

@@ -141,7 +141,10 @@ def planned(prepared: PreparedSweep, path: Path, *, retry_failed: bool) -> Sweep
                 placement=spec.placement,
                 about=about[spec.placement],
                 workloads=todo.workloads if todo is not None else (),
-                command=Command(tuple(rig.argv(spec, endpoints, "PORT", "ALIAS")), {**rig.devices.env, **spec.env}),
+                command=Command(
+                    tuple(rig.argv(spec, endpoints, "PORT", "ALIAS")),
+                    {**rig.devices.env, **spec.env, **rig.tracing.env("RING")},
+                ),
             )
             for spec, todo in zip(prepared.specs, left, strict=True)
         ],
@@ -166,6 +169,7 @@ def _settings(prepared: PreparedSweep) -> dict[str, object]:
         "build": settings.build,
         "workloads": [workload.name for workload in settings.workloads],
         "repeat": settings.repeat,
+        "splits": settings.splits,
         "price_per_hour": settings.price_per_hour,
         "flags": dict(settings.flags),
         "placements": {one.name: one.about for one in prepared.experiment.placements},

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from k3prof.errors import K3profError
 from k3prof.llama.build import find_build
-from tests.bench import client_share, header_time, help_time, report_time, sampler_cost
+from tests.bench import client_share, header_time, help_time, report_time, sampler_cost, tracer_cost
 from tests.bench.effort import FULL, QUICK
 from tests.bench.figure import Figure, as_table
 
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     build = find_build(os.environ.get("K3PROF_TEST_BUILD", "default"))
     measurements: dict[str, Callable[[], Measured]] = {
         "the sampler's cost": lambda: sampler_cost.measure(build, effort),
+        "the split tracer's cost": lambda: tracer_cost.measure(build, effort),
         "the client's share": lambda: client_share.measure(build, effort),
         "the report's time": lambda: report_time.measure(effort),
         "the time of a header": lambda: header_time.measure(effort),

@@ -15,7 +15,7 @@ from k3prof.core.metrics import decode_rate
 from k3prof.core.timeline import Counter, Series
 from k3prof.core.trial import Workload
 from k3prof.llama.client import Client
-from k3prof.workflows.observe import Observer
+from k3prof.workflows.observe import Observer, processes_of
 from tests.bench.serving import Served
 
 _FIRST_SAMPLE_PATIENCE_S = 30.0
@@ -64,7 +64,7 @@ class Decoding:
             sampling.set()
 
         before = set(psutil.Process().children())
-        with Observer(self._server.devices, self._server.pids, keep):
+        with Observer(processes_of(self._server.pids), keep):
             (sampler,) = set(psutil.Process().children()) - before
             # Starting a sampler is no part of what sampling costs.
             if not sampling.wait(_FIRST_SAMPLE_PATIENCE_S):

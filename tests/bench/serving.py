@@ -15,6 +15,8 @@ from k3prof.llama.command import measurement_flags, server_argv, server_env
 from k3prof.llama.devices import DevicePlan, free_port, plan_devices, running_devices
 from k3prof.llama.flag_help import read_vocabulary
 from k3prof.llama.server import running_server
+from k3prof.llama.split_ring import SplitRing
+from k3prof.llama.splits import SplitTracer
 from k3prof.workflows.model_file import model_path
 
 _ALIAS = "k3prof-bench"
@@ -29,16 +31,23 @@ class Served:
         url: Where it listens.
         devices: What it uses.
         pids: The stand-ins' processes by device name, and the server's as `CPU`.
+        ring: Where its tracer writes.
     """
 
     url: str
     devices: DevicePlan
     pids: Mapping[str, int]
+    ring: SplitRing
 
 
 @contextlib.contextmanager
 def served(
-    build: Build, model: str, devices: str, workload: Workload, flags: Mapping[str, FlagValue]
+    build: Build,
+    model: str,
+    devices: str,
+    workload: Workload,
+    flags: Mapping[str, FlagValue],
+    tracer: SplitTracer | None = None,
 ) -> Iterator[Served]:
     """Serve a model as a trial would, until the end of the block.
 
@@ -48,6 +57,7 @@ def served(
         devices: `rpc:N` or `cpu`.
         workload: The largest that it will be asked for; it gets a slot for each of its streams.
         flags: llama-server's long names, beyond what every measurement sets.
+        tracer: What watches its scheduler, when it is told to.
     """
     vocabulary = read_vocabulary(Path(build.bin_dir))
     plan = plan_devices(devices, build, ())
@@ -69,7 +79,8 @@ def served(
             port=port,
             alias=_ALIAS,
         )
-        env = server_env(os.environ, plan.env, {}, folder)
+        ring = SplitRing(folder / "ring", running.endpoints)
+        env = server_env(os.environ, plan.env, tracer.env(ring.path, {}) if tracer is not None else {}, folder)
         server = stack.enter_context(running_server(argv, env, port, _ALIAS, folder / "llama-server.log"))
         server.wait_until_ready(_STALL_S, lambda _: None)
-        yield Served(server.url, plan, {**running.pids, "CPU": server.pid})
+        yield Served(server.url, plan, {**running.pids, "CPU": server.pid}, ring)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from k3prof.core.build import Build
-from tests.bench import client_share, header_time, help_time, report_time, sampler_cost
+from tests.bench import client_share, header_time, help_time, report_time, sampler_cost, tracer_cost
 from tests.bench.effort import QUICK
 from tests.bench.figure import Figure
 from tests.bench.ratio import Ratio
@@ -33,6 +33,19 @@ def test_the_samplers_cost_is_measured_while_a_server_decodes(build: Build) -> N
         "sampler's processor share",
         "sampler's lateness",
     }
+
+
+@pytest.mark.server
+def test_the_split_tracers_cost_is_measured_in_both_modes(build: Build) -> None:
+    cost = tracer_cost.measure(build, QUICK)
+    for one in (cost.exact, cost.light):
+        assert_is_interval(one)
+        assert one.blocks == QUICK.blocks
+    assert cost.spans_per_token > 8  # as many as splits
+    assert cost.record_ns > 0
+    assert cost.ring_bytes == 192
+    assert 0 < cost.stored_bytes < 50
+    assert set(verdicts(cost.figures()).values()) == {""}
 
 
 @pytest.mark.server

@@ -10,7 +10,8 @@ from k3prof.collectors.gpu_state import driver_version, gpu_states
 from k3prof.collectors.nvml import list_gpus
 from k3prof.core.gpu import GpuProcess, GpuState, PcieLink
 from k3prof.core.gpu_checks import check_gpus
-from tests.doubles.nvml import A40_BYTES, DRIVER_VERSION, FakeGpu, FakeNvml, Fault, installed
+from tests.doubles.nvml import FakeNvml, installed
+from tests.doubles.nvml_gpu import A40_BYTES, DRIVER_VERSION, FakeGpu, Fault
 
 HIGH_PID = 2**22 + 7
 """Above the largest pid that Linux gives."""

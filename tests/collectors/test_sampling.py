@@ -151,3 +151,68 @@ def test_a_slow_source_does_not_delay_another():
 def test_nanoseconds_of_a_hundred_days_keep_their_last_digit():
     collected = collect_after(1, Scripted({"RPC0": Counter.CPU_TIME_NS}, [[9_007_199_254_740_991]]))
     assert find(collected, "RPC0", Counter.CPU_TIME_NS).value[0] == 9_007_199_254_740_991
+
+
+class Recorded:
+    """A record that gives these series one after another, then nothing, and one more at the end."""
+
+    def __init__(self, device: str, drained: list[Series], rest: list[Series]) -> None:
+        self.device = device
+        self.schedule = Schedule(INTERVAL_NS)
+        self.drains = 0
+        self._drained, self._rest = drained, rest
+
+    def drain(self) -> list[Series]:
+        self.drains += 1
+        return [self._drained[self.drains - 1]] if self.drains <= len(self._drained) else []
+
+    def finish(self) -> list[Series]:
+        return self._rest
+
+
+def busy(time_ns: int, value: float) -> Series:
+    return Series("CUDA0", Counter.BUSY_FRAC, 200_000_000, np.array([time_ns]), np.array([value]))
+
+
+def test_a_record_is_drained_again_and_again_and_once_more_at_the_end_with_its_own_times():
+    record = Recorded("CUDA0", [busy(5, 0.1), busy(7, np.nan), busy(9, 0.3)], [busy(11, 0.4)])
+    desk = Desk("sampler.gpu", [], [record])
+    desk.start()
+    give_up_s = time.monotonic() + PATIENCE_S
+    while record.drains < 5:
+        assert time.monotonic() < give_up_s
+        time.sleep(0.002)
+    desk.stop(PATIENCE_S)
+    collected = desk.collect()
+    drained = [one for one in collected if one.counter is Counter.BUSY_FRAC]
+    assert np.concatenate([one.time_ns for one in drained]).tolist() == [5, 9, 11]
+    assert np.concatenate([one.value for one in drained]).tolist() == [0.1, 0.3, 0.4]
+    assert find(collected, "CUDA0", Counter.READ_ERRORS).value.tolist() == [1.0]
+    assert {one.counter for one in collected} == {Counter.BUSY_FRAC, Counter.READ_ERRORS}
+
+
+def test_a_record_that_hangs_delays_the_end_by_its_patience_and_takes_nothing_with_it():
+    class Hanging(Recorded):
+        def drain(self) -> list[Series]:
+            self.drains += 1
+            time.sleep(3600)
+            return []
+
+    hanging, sound = Hanging("CUDA1", [], []), Recorded("CUDA0", [], [busy(11, 0.4)])
+    desk = Desk("sampler.gpu", [], [hanging, sound])
+    desk.start()
+    while hanging.drains < 1:
+        time.sleep(0.002)
+    desk.stop(0.2)
+    assert find(desk.collect(), "CUDA0", Counter.BUSY_FRAC).value.tolist() == [0.4]
+
+
+def test_a_record_that_raises_ends_alone_and_says_so():
+    class Broken(Recorded):
+        def drain(self) -> list[Series]:
+            raise OSError("wires crossed")
+
+    desk = Desk("sampler.gpu", [], [Broken("CUDA1", [], [])])
+    desk.start()
+    desk.lanes[0].join(PATIENCE_S)
+    assert desk.failures() == ["reading CUDA1 ended: OSError: wires crossed"]

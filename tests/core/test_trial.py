@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k3prof.core.spans import SplitMode
 from k3prof.core.trial import TrialSpec, Workload
 
 SPEC = TrialSpec(
@@ -55,6 +56,7 @@ def test_names_are_llama_benchs() -> None:
     "changed",
     [
         replace(SPEC, model="other"),
+        replace(SPEC, splits=SplitMode.EXACT),
         replace(SPEC, build="other"),
         replace(SPEC, devices=("stand-in",)),
         replace(SPEC, flags={**SPEC.flags, "ctx-size": 2048}),

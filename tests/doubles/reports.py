@@ -50,6 +50,7 @@ def report_input(name: str = "even", title: str = "placements", evidence: str | 
         summaries=[summarize_trial(trial, series) for trial, series in observed],
         trials=trials,
         series={trial.id: series for trial, series in observed},
+        spans={},
         commands={trial.id: Command(command(trial.spec.placement), trial.spec.env) for trial in trials},
         builds=[BUILD],
         host={

@@ -34,7 +34,10 @@ def test_rates_keep_the_digits_that_matter(rate, text):
     assert formats.rate(rate) == text
 
 
-@pytest.mark.parametrize(("ns", "text"), [(5e6, "5 ms"), (2e8, "200 ms"), (166_700_000, "167 ms"), (2.5e9, "2.5 s")])
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(1, "1 ns"), (2e4, "20 µs"), (5e6, "5 ms"), (2e8, "200 ms"), (166_700_000, "167 ms"), (2.5e9, "2.5 s")],
+)
 def test_a_counters_period_reads_as_its_unit(ns, text):
     assert formats.resolution(ns) == text
 

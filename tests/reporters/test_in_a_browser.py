@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from k3prof.reporters.report_html import as_html as report
 from k3prof.reporters.timeline_data import timeline
 from k3prof.reporters.timeline_html import as_html as timeline_page
 from tests.doubles.reports import report_input
+from tests.doubles.traced_trials import traced_trial
 from tests.doubles.trials import gpu_trial, stand_in_trial
 
 CHROMIUM = shutil.which("chromium")
@@ -21,6 +23,58 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
 ]
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">$$x$$"
+
+
+TRY_OUT = """
+    const later = (ms) => new Promise((done) => setTimeout(done, ms));
+    const text_of = (node) => [...node.childNodes].map((one) =>
+        one.nodeType == 3 ? one.data : one.nodeName == "STYLE" ? "" : text_of(one)
+    ).join(" ") + (node.shadowRoot ? text_of(node.shadowRoot) : "");
+    const tooltips = (root) => [...root.querySelectorAll("*")].flatMap((one) =>
+        one.shadowRoot ? [...(one.matches(".bk-Tooltip") ? [text_of(one)] : []), ...tooltips(one.shadowRoot)] : []
+    );
+    (async () => {
+        await later(2500);
+        const all = [...Bokeh.documents[0]._all_models.values()];
+        const {ButtonClick} = Bokeh.require("core/bokeh_events");
+        all.find((one) => one.type == "Button" && one.label == "one token").trigger_event(new ButtonClick());
+        await later(800);
+        const plot = all.find((one) => one.type == "Figure");
+        const labels = all.find((one) => one.type == "ColumnDataSource" && "text" in one.data && "colour" in one.data);
+        const {data} = labels;
+        document.body.dataset.names = [...data.text].join("|");
+
+        const view = Bokeh.index.find_one(plot);
+        const area = view.canvas_view.events_el;
+        const {left, top} = area.getBoundingClientRect();
+        const send = (kind, x, y, more = {}) => {
+            const Kind = kind == "wheel" ? WheelEvent : PointerEvent;
+            area.dispatchEvent(new Kind(kind, {
+                clientX: left + x, clientY: top + y, bubbles: true, composed: true, cancelable: true,
+                isPrimary: true, pointerId: 1, pointerType: "mouse", ...more,
+            }));
+        };
+        const i = data.text.indexOf("layers 0–8");
+        const x = view.frame.x_scale.compute(data.x[i]), y = view.frame.y_scale.compute(data.y[i]);
+        send("pointerover", x, y);
+        send("pointermove", x, y);
+        await later(500);
+        document.body.dataset.hover = tooltips(document).join(" ");
+
+        const span = plot.x_range, length = span.end - span.start, start = span.start;
+        send("pointerdown", x, y, {button: 0, buttons: 1});
+        for (let part = 1; part <= 10; part++) {
+            send("pointermove", x + view.frame.bbox.width / 40 * part, y, {button: 0, buttons: 1});
+            await later(20);
+        }
+        send("pointerup", x + view.frame.bbox.width / 4, y, {button: 0});
+        await later(300);
+        document.body.dataset.panned = (span.start - start) / length;
+        send("wheel", x, y, {deltaY: -200});
+        await later(300);
+        document.body.dataset.zoomed = (span.end - span.start) / length;
+    })().catch((error) => console.error(String(error)));
+"""
 
 
 def opened(html: str, folder: Path, *more: str) -> tuple[str, list[str]]:
@@ -96,3 +150,19 @@ def test_a_report_can_be_printed(tmp_path):
     _, complaints = opened(report(report_input()), tmp_path, f"--print-to-pdf={paper}")
     assert complaints == []
     assert paper.read_bytes().startswith(b"%PDF")
+
+
+def test_splits_can_be_pointed_at_moved_and_zoomed(tmp_path):
+    html = timeline_page([timeline(*traced_trial(node=EVIL))], "x")
+    dom, complaints = opened(with_last_words(html, TRY_OUT), tmp_path)
+    assert complaints == []
+    seen = {name: unescape(value) for name, value in re.findall('data-([a-z]+)="([^"]*)"', dom)}
+    assert {"layers 0–8", "layers 9–17", "8"} <= set(seen["names"].split("|"))
+    assert "RPC0" in seen["hover"]
+    assert "layers 0–8, 1,602 nodes: norm-0 …" in seen["hover"]
+    assert "6,000.0 µs" in seen["hover"]
+    # The tensor's name did not run, and shows as what it is.
+    assert "<img" in seen["hover"]
+    assert "<title>x</title>" in dom
+    assert float(seen["panned"]) == pytest.approx(-0.25, abs=0.02)
+    assert 0 < float(seen["zoomed"]) < 0.95

@@ -7,6 +7,7 @@ import numpy as np
 from k3prof.core.timeline import Counter, Series
 from k3prof.core.trial import RequestStatus
 from k3prof.reporters.measurement import measurement
+from tests.doubles.imported_runs import traced
 from tests.doubles.trials import failed_trial, gpu_trial, stand_in_trial
 
 
@@ -19,6 +20,12 @@ def test_counters_are_named_with_their_resolution():
     assert facts([trial], series)["busy share of RPC0, RPC1, RPC2, CPU"].endswith("read every 5 ms")
     trial, series = gpu_trial(repeat=1)
     assert facts([trial], series)["busy share of CUDA0, CUDA1, CUDA2, CUDA3, CUDA4"].endswith("a mean over 200 ms")
+
+
+def test_what_a_profiler_timed_is_told_with_its_resolution():
+    run = traced([("GPU0", 0, 100)])
+    trial, _ = gpu_trial(repeat=1)
+    assert facts([trial], run.series)["busy share of GPU0, GPU1"].endswith("summed from each begin and end, to 1 ns")
 
 
 def test_lateness_is_told_by_its_median_and_its_worst():

@@ -9,6 +9,7 @@ from k3prof.core.device import DeviceKind
 from k3prof.core.timeline import PhaseKind
 from k3prof.core.trial import RequestStatus
 from k3prof.reporters.timeline_data import describe_devices, first_phase, timeline
+from tests.doubles.imported_runs import traced
 from tests.doubles.trials import (
     MS,
     START_NS,
@@ -136,3 +137,16 @@ def test_a_trial_that_was_killed_ends_with_its_last_sample():
 def test_a_million_samples_are_all_in_the_lane():
     trial, series = million_sample_trial(100_000)
     assert timeline(trial, series).lanes[0].share.size >= 99_990
+
+
+def test_what_a_profiler_timed_is_drawn_as_it_was_and_never_paled():
+    run = traced([("GPU0", 0, 300), ("GPU1", 300, 1000)])
+    trial = replace(gpu_trial()[0], devices=run.devices, requests=(), started_ns=0, ready_ns=None, ended_ns=1000)
+    drawn = timeline(trial, run.series)
+    assert drawn.resolution_text == "every begin and end recorded by a profiler"
+    assert describe_devices(run.devices) == "2 × GPU"
+    assert [lane.exact for lane in drawn.lanes] == [((0, 1000),)] * 2
+    assert [(lane.edges_ns.tolist(), lane.share.tolist()) for lane in drawn.lanes] == [
+        ([0, 300, 1000], [1, 0]),
+        ([0, 300, 1000], [0, 1]),
+    ]

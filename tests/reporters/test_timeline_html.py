@@ -25,7 +25,7 @@ def models(html: str, kind: str) -> list[dict]:
     def walk(value):
         if isinstance(value, dict):
             if value.get("type") == "object" and value.get("name") == kind:
-                yield value["attributes"]
+                yield value.get("attributes", {})
             for one in value.values():
                 yield from walk(one)
         elif isinstance(value, list):

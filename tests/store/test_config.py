@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from k3prof.core.experiment import Experiment
 from k3prof.core.flag_check import canonical, check_flags
+from k3prof.core.spans import SplitMode
 from k3prof.core.trial import Workload
 from k3prof.errors import ConfigError, ConfigErrors
 from k3prof.llama.flag_help import read_vocabulary
@@ -134,6 +135,14 @@ def test_a_model_path_counts_from_the_folder_of_the_file_that_names_it(folder, t
     assert load_experiment(folder, Overrides()).settings.model == str(Path("~/k3.gguf").expanduser())
     write(folder, {"sweep.toml": 'model = "~nobody-of-this-name/k3.gguf"'})
     assert "model: no home folder" in problem_of(folder)
+
+
+def test_how_splits_are_traced_stands_in_the_sweep_file_and_the_command_line_wins(folder):
+    assert load_experiment(folder, Overrides()).settings.splits is SplitMode.OFF
+    write(folder, {"sweep.toml": 'model = "demo:k3"\n[trace]\nsplits = "exact"'})
+    assert load_experiment(folder, Overrides()).settings.splits is SplitMode.EXACT
+    assert load_experiment(folder, Overrides(splits="off")).settings.splits is SplitMode.OFF
+    assert problem_of(folder, splits="fast").startswith("--splits: 'fast' is no way to trace splits | write exact")
 
 
 def test_the_command_line_wins_over_the_sweep_file(folder):
@@ -266,6 +275,11 @@ def test_two_files_that_name_one_placement_are_both_named(folder):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("[trace]\nsplits = 'fast'", "trace.splits: 'fast' is no way to trace splits | write exact, light or off"),
+        ("[trace]\nsplits = true", "trace.splits: true is no way to trace splits"),
+        ("[trace]\nsplit = 'exact'", "trace.split: unknown key | did you mean splits?"),
+        ("trace = 'exact'", "trace: must be a table, not 'exact'"),
+        ("splits = 'exact'", "splits: unknown key | known keys: model, devices"),
         ("modell = 'x'", "modell: unknown key | did you mean model?"),
         ("tensor-split = [1]", "known keys: model, devices, build, workloads, repeat, price_per_hour, flags"),
         ("model = 3", "model: must be text in quotes, not 3"),

@@ -316,3 +316,14 @@ def test_a_model_is_read_back_with_every_tensor(tmp_path: Path) -> None:
         trace.add_model("f", model)
         assert trace.model("f") == model
         assert trace.model("g") is None
+
+
+def test_a_sweep_that_nothing_dates_has_no_anchor_and_its_trials_none(tmp_path: Path) -> None:
+    with Trace.writable(tmp_path / "a.sqlite") as trace:
+        _, dated = begin(trace)
+        undated = trace.begin_trial(
+            trace.begin_sweep(None, {}, {}, []), SPEC, (), COMMAND, predicted=None, started_ns=5
+        )
+        assert trace.last_sweep().anchor is None
+        assert trace.anchors() == {dated: ANCHOR}
+        assert undated != dated
