@@ -109,32 +109,29 @@ def _read(line: bytes, before: _Said) -> _Said:
 
 
 def _failure(build: Build, model: Path, code: int, said: _Said, log: str) -> K3profError:
+    library, binding = f"libllama of build {build.name!r}", f"{_BINDING} {version(_BINDING)}"
     cause = named_failure(log)
     why = cause.message if cause is not None else _last_line(log)
-    match said.refused:
-        case "override":
-            return ConfigError(f"--override-kv: {said.message}")
-        case "model":
-            return MachineError(f"{model}: libllama of build {build.name!r} does not load it: {why}")
-        case "context":
-            return MachineError(f"{model}: libllama of build {build.name!r} makes no context for it: {why}")
-        case "version":
-            return MachineError(
-                f"build {build.name!r}: its libllama is of another version than {_BINDING} {version(_BINDING)} is made "
-                f"for: {said.message}",
-                "make a build of the version that it is made for: `k3prof build`",
-            )
-        case "pass":
-            return MachineError(f"{model}: libllama of build {build.name!r} fails: {said.message}: {why}")
     doing = said.progress.stage
     if code < 0 and code != -signal.SIGKILL:
         return MachineError(
-            f"{model}: libllama of build {build.name!r} crashed while {doing}: {classify(log, code).message}",
-            f"it may be of another version than {_BINDING} {version(_BINDING)} is made for; `k3prof build` makes that",
+            f"{model}: {library} crashed while {doing}: {classify(log, code).message}",
+            f"it may be of another version than {binding} is made for; `k3prof build` makes that one",
         )
     if code < 0 and cause is None:
         why = classify(log, code).message
-    return MachineError(f"{model}: timing single operations failed while {doing}: {why}")
+    refusals: dict[str, K3profError] = {
+        "override": ConfigError(f"--override-kv: {said.message}"),
+        "model": MachineError(f"{model}: {library} does not load it: {why}"),
+        "context": MachineError(f"{model}: {library} makes no context for it: {why}"),
+        "pass": MachineError(f"{model}: {library} fails: {said.message}: {why}"),
+        "version": MachineError(
+            f"build {build.name!r}: its libllama is of another version than {binding} is made for: {said.message}",
+            "make a build of the version that it is made for: `k3prof build`",
+        ),
+    }
+    failed = MachineError(f"{model}: timing single operations failed while {doing}: {why}")
+    return refusals.get(said.refused, failed)
 
 
 def _last_line(log: str) -> str:
