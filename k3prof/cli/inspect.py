@@ -29,7 +29,7 @@ def inspect(
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Tensors by role, bytes per token, KV and state, and ceilings, read from the model's header alone."""
-    from k3prof.core.traffic import ForwardPass
+    from k3prof.core.weights.traffic import ForwardPass
     from k3prof.workflows.inspect import inspect as take_apart
 
     anatomy = take_apart(model, ForwardPass(batch, batch, depth, experts_used, cache_type, cache_type), bandwidth)

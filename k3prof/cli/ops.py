@@ -60,7 +60,7 @@ def ops(
     The build's own libllama runs in a process of its own and is stopped at every node. That distorts: it is measured
     against undisturbed tokens and printed. Shares are what counts, not times.
     """
-    from k3prof.core.op_record import Timing
+    from k3prof.core.ops.op_record import Timing
     from k3prof.workflows.ops import profile_ops
 
     with _progress() as on_progress:

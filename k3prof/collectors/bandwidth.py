@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from k3prof.core.host import HostFacts, HostSettings
-from k3prof.core.host_bandwidth import BandwidthReading, HostBandwidth, thread_counts
+from k3prof.core.machine.host import HostFacts, HostSettings
+from k3prof.core.machine.host_bandwidth import BandwidthReading, HostBandwidth, thread_counts
 from k3prof.errors import MachineError
 
 _LARGEST_MEMORY_FRAC = 0.25

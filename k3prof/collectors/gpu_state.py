@@ -13,7 +13,7 @@ from k3prof.collectors.nvml_library import Handle, library
 from k3prof.collectors.nvml_processes import process_name
 from k3prof.collectors.nvml_utilisation import LONGEST_WINDOW_NS, snapshot, window_ns
 from k3prof.core.device import Device
-from k3prof.core.gpu import GpuProcess, GpuState, PcieLink
+from k3prof.core.machine.gpu import GpuProcess, GpuState, PcieLink
 
 _SLOWING = {
     pynvml.nvmlClocksEventReasonSwPowerCap: "power limit",

@@ -14,7 +14,7 @@ import psutil
 from k3prof.collectors import cgroup
 from k3prof.collectors.cgroup import read_text
 from k3prof.collectors.host import parse_named_numbers
-from k3prof.core.host import BusyProcess, HostActivity, Owner, RunningProgram
+from k3prof.core.machine.host import BusyProcess, HostActivity, Owner, RunningProgram
 
 _STEAL_FIELD = 7
 _IDLE_FIELDS = slice(3, 5)

@@ -10,7 +10,7 @@ from pathlib import Path
 from k3prof.collectors import cgroup
 from k3prof.collectors.cgroup import read_text
 from k3prof.collectors.host import available_bytes, parse_cpu_list, parse_named_numbers
-from k3prof.core.host import HostFacts
+from k3prof.core.machine.host import HostFacts
 
 _CACHE_SIZE = re.compile(r"(\d+)([KMG]?)")
 _CACHE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from k3prof.collectors.cgroup import read_text
 from k3prof.collectors.host import parse_cpu_list, parse_named_numbers
-from k3prof.core.host import HostSettings
+from k3prof.core.machine.host import HostSettings
 
 _CPUS = "sys/devices/system/cpu"
 _CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from k3prof.core.device import DeviceKind
+from k3prof.core.evidence.proof import Proof
 from k3prof.core.idle import Parallelism, parallelism
 from k3prof.core.ledger import Ledger
 from k3prof.core.metrics import METRICS
-from k3prof.core.proof import Proof
 from k3prof.core.timeline import BUSY_COUNTERS, Phase, PhaseKind, Series, busy_share
 from k3prof.core.trial import Caveat, Outcome, RequestRecord, TrialRecord, TrialStatus, Workload
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from k3prof.core.op_graph import OpNode
+from k3prof.core.ops.op_graph import OpNode
 from k3prof.llama.ggml_tensor import TensorReader
 
 

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Mapping
 from pathlib import Path
 
-from k3prof.core.op_graph import OpNode
+from k3prof.core.ops.op_graph import OpNode
 
 _F32 = 0
 _ELEMENTS = 4

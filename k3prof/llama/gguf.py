@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from io import BufferedReader
 from pathlib import Path
 
-from k3prof.core.geometry import Metadata
-from k3prof.core.model import Model, Shard, TensorHeader, describe
+from k3prof.core.weights.geometry import Metadata
+from k3prof.core.weights.model import Model, Shard, TensorHeader, describe
 from k3prof.errors import ConfigError
 from k3prof.llama.gguf_header import MAX_TENSORS, Header, HeaderError, HeaderIncompleteError, parse_header
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from k3prof.core.geometry import MetadataValue, Skipped
-from k3prof.core.ggml import TYPES_BY_ID, type_name
+from k3prof.core.weights.geometry import MetadataValue, Skipped
+from k3prof.core.weights.ggml import TYPES_BY_ID, type_name
 
 MAX_KEYS = 4096
 MAX_TENSORS = 65_536

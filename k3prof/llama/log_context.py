@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from k3prof.core.loaded import ContextFacts, GraphFacts
+from k3prof.core.evidence.loaded import ContextFacts, GraphFacts
 from k3prof.llama.log_lines import LogLine
 from k3prof.llama.log_sections import CONTEXT_OWNERS, Step, shown_whole
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from k3prof.core.loaded import FitFacts, FitStatus, MemoryRow
+from k3prof.core.evidence.loaded import FitFacts, FitStatus, MemoryRow
 from k3prof.llama.log_lines import LogLine
 from k3prof.llama.log_sections import FIT_OWNER
 

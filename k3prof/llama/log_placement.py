@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from k3prof.core.loaded import HOST_DEVICE, Buffer, BufferKind, UsedDevice
+from k3prof.core.evidence.loaded import HOST_DEVICE, Buffer, BufferKind, UsedDevice
 from k3prof.llama.log_lines import LogLine
 from k3prof.llama.log_sections import LOADER_OWNERS, META_OWNERS, Step, compute_attempts, shown_whole, step_of
 

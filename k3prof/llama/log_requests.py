@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from k3prof.core.loaded import LoggedRequest
+from k3prof.core.evidence.loaded import LoggedRequest
 from k3prof.core.trial import RequestStatus
 from k3prof.llama.log_lines import LogLine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from k3prof.core.loaded import LoadedServer, ModelFacts
+from k3prof.core.evidence.loaded import LoadedServer, ModelFacts
 from k3prof.core.trial import Caveat
 from k3prof.llama.fallbacks import find_fallbacks
 from k3prof.llama.log_context import read_context, read_graph, read_keys, whole_number

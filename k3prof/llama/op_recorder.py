@@ -17,9 +17,9 @@ from typing import TextIO
 
 from pydantic import TypeAdapter
 
-from k3prof.core.model import Model
-from k3prof.core.op_graph import OpNode, place_nodes, stretches
-from k3prof.core.op_record import OpRecord, OpRequest, TimedPasses, Timing
+from k3prof.core.ops.op_graph import OpNode, place_nodes, stretches
+from k3prof.core.ops.op_record import OpRecord, OpRequest, TimedPasses, Timing
+from k3prof.core.weights.model import Model
 from k3prof.llama.eval_callback import EvalCallback, GraphChangedError
 from k3prof.llama.ggml_tensor import LayoutError, TensorReader
 from k3prof.llama.gguf import read_model

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from k3prof.core.build import Build
-from k3prof.core.op_record import OpRecord, OpRequest
+from k3prof.core.ops.op_record import OpRecord, OpRequest
 from k3prof.errors import ConfigError, K3profError, MachineError
 from k3prof.llama.binding import check_binding
 from k3prof.llama.child import spawn, terminate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from k3prof.core.rig_checks import HiddenSettings
+from k3prof.core.machine.rig_checks import HiddenSettings
 
 _FILE = Path("llama.cpp") / "config.ini"
 _FLAG_VARIABLES = "LLAMA_ARG_"

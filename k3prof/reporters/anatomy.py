@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from k3prof.core.anatomy import Anatomy, RoleShare, tokens_per_s
-from k3prof.core.hardware import Bandwidth
-from k3prof.core.roles import AttentionKind, Role
+from k3prof.core.layout.hardware import Bandwidth
+from k3prof.core.weights.anatomy import Anatomy, RoleShare, tokens_per_s
+from k3prof.core.weights.roles import AttentionKind, Role
 from k3prof.reporters.formats import UNKNOWN, count
 
 _MIB, _GIB = 2**20, 2**30

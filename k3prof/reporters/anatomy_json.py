@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from k3prof.core.anatomy import Anatomy, RoleShare, TrunkVariant
+from k3prof.core.weights.anatomy import Anatomy, RoleShare, TrunkVariant
 
 FORMAT_VERSION = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from k3prof.core.anatomy import Anatomy
+from k3prof.core.weights.anatomy import Anatomy
 from k3prof.reporters.anatomy import Section, page
 from k3prof.reporters.untrusted import markdown
 

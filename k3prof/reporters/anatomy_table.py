@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from k3prof.core.anatomy import Anatomy
+from k3prof.core.weights.anatomy import Anatomy
 from k3prof.reporters.anatomy import Section, page
 from k3prof.reporters.untrusted import one_line
 

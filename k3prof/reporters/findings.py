@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from k3prof.core.diagnosis import Diagnosis, Finding, Level
-from k3prof.core.host_bandwidth import CONVENTION, HostBandwidth
+from k3prof.core.machine.diagnosis import Diagnosis, Finding, Level
+from k3prof.core.machine.host_bandwidth import CONVENTION, HostBandwidth
 from k3prof.reporters.untrusted import markdown, one_line
 
 _STYLES = {Level.PROBLEM: "bold red", Level.WARNING: "bold yellow", Level.NOTE: "cyan", Level.OK: "green"}

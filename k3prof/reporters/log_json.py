@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from k3prof.core.explanation import Explanation
-from k3prof.core.loaded import Buffer, LoadedServer, LoggedRequest, MemoryRow
+from k3prof.core.evidence.explanation import Explanation
+from k3prof.core.evidence.loaded import Buffer, LoadedServer, LoggedRequest, MemoryRow
 
 FORMAT_VERSION = 1
 

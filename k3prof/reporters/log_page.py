@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from k3prof.core.explanation import Explanation
-from k3prof.core.loaded import BufferKind, LoadedServer
+from k3prof.core.evidence.explanation import Explanation
+from k3prof.core.evidence.loaded import BufferKind, LoadedServer
 from k3prof.reporters.formats import UNKNOWN, count
 from k3prof.reporters.log_tables import Table, tables
 

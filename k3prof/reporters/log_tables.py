@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from k3prof.core.check import Agreement, Check
-from k3prof.core.explanation import Explanation
-from k3prof.core.loaded import HOST_DEVICE, BufferKind, LoadedServer, LoggedRequest, MemoryRow
+from k3prof.core.evidence.check import Agreement, Check
+from k3prof.core.evidence.explanation import Explanation
+from k3prof.core.evidence.loaded import HOST_DEVICE, BufferKind, LoadedServer, LoggedRequest, MemoryRow
 from k3prof.core.trial import RequestStatus
 from k3prof.reporters.formats import UNKNOWN, rate
 

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
-from k3prof.core.explanation import Explanation
+from k3prof.core.evidence.explanation import Explanation
 from k3prof.core.trial import Caveat
 from k3prof.reporters.log_page import page
 from k3prof.reporters.log_tables import Table

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from k3prof.core.op_profile import CONFIDENCE, OpProfile, OpReport, Share
+from k3prof.core.ops.op_profile import CONFIDENCE, OpProfile, OpReport, Share
 
 FORMAT_VERSION = 1
 

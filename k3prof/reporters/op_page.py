@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from k3prof.core.op_profile import Distortion, OpProfile, OpReport, Share
+from k3prof.core.ops.op_profile import Distortion, OpProfile, OpReport, Share
 from k3prof.reporters.formats import UNKNOWN, count
 
 SHARE_COLUMNS = ("", "share", "90 % interval", "if free")

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from k3prof.core.op_profile import OpReport
+from k3prof.core.ops.op_profile import OpReport
 from k3prof.reporters.op_page import LAYER_COLUMNS, Chapter, Section, chapters, title
 from k3prof.reporters.untrusted import markdown, one_line
 

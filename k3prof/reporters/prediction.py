@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from k3prof.core.device import HOST
-from k3prof.core.hardware import Bandwidth
-from k3prof.core.headroom import DeviceMemory
-from k3prof.core.placement import Layout
-from k3prof.core.prediction import Ceiling, Prediction
-from k3prof.core.roofline import Roofline, achieved
+from k3prof.core.layout.hardware import Bandwidth
+from k3prof.core.layout.headroom import DeviceMemory
+from k3prof.core.layout.placement import Layout
+from k3prof.core.layout.prediction import Ceiling, Prediction
+from k3prof.core.layout.roofline import Roofline, achieved
 from k3prof.reporters.anatomy import Page, Section, size
 from k3prof.reporters.formats import UNKNOWN, count, rate
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from k3prof.core.hardware import Bandwidth
-from k3prof.core.headroom import DeviceMemory
-from k3prof.core.placement import Layout
-from k3prof.core.prediction import Ceiling, Prediction
-from k3prof.core.rig import Rig
-from k3prof.core.roofline import achieved
+from k3prof.core.layout.hardware import Bandwidth
+from k3prof.core.layout.headroom import DeviceMemory
+from k3prof.core.layout.placement import Layout
+from k3prof.core.layout.prediction import Ceiling, Prediction
+from k3prof.core.layout.rig import Rig
+from k3prof.core.layout.roofline import achieved
 
 FORMAT_VERSION = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from k3prof.core.prediction import Prediction
+from k3prof.core.layout.prediction import Prediction
 from k3prof.reporters.anatomy import Section
 from k3prof.reporters.prediction import devices, page, summary
 from k3prof.reporters.untrusted import markdown

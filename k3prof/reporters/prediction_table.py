@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from k3prof.core.prediction import Prediction
+from k3prof.core.layout.prediction import Prediction
 from k3prof.core.trial import Caveat
 from k3prof.reporters.anatomy import Section
 from k3prof.reporters.prediction import FITS, devices, page, summary

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from k3prof.core.check import Agreement
-from k3prof.core.loaded import BufferKind
-from k3prof.core.proof import MemoryTerm, Proof
+from k3prof.core.evidence.check import Agreement
+from k3prof.core.evidence.loaded import BufferKind
+from k3prof.core.evidence.proof import MemoryTerm, Proof
 from k3prof.reporters import formats
 
 CHECK_COLUMNS = ("flag", "asked", "done", "")

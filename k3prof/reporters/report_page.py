@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from k3prof.core.build import Build
 from k3prof.core.device import HOST, DeviceKind
-from k3prof.core.proof import Proof
+from k3prof.core.evidence.proof import Proof
 from k3prof.core.spans import NO_SPANS
 from k3prof.core.summary import PlacementSummary, WorkloadSummary
 from k3prof.core.timeline import ClockAnchor, Series

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from k3prof.core.host_bandwidth import HostBandwidth
+from k3prof.core.machine.host_bandwidth import HostBandwidth
 from k3prof.errors import MachineError
 
 _BANDWIDTH = TypeAdapter(HostBandwidth)

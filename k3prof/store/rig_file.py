@@ -27,8 +27,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, Strict, TypeAdapter, with_config
 
 from k3prof.core.device import DeviceKind
-from k3prof.core.hardware import Bandwidth
-from k3prof.core.rig import (
+from k3prof.core.layout.hardware import Bandwidth
+from k3prof.core.layout.rig import (
     GPUS,
     MOST_DEVICES,
     Gpu,

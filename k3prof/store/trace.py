@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 
 from k3prof.core.build import Build
 from k3prof.core.device import Device
-from k3prof.core.model import Model
-from k3prof.core.planned_buffers import PlannedBuffer
+from k3prof.core.layout.planned_buffers import PlannedBuffer
 from k3prof.core.spans import Spans
 from k3prof.core.timeline import ClockAnchor, Series
 from k3prof.core.trial import (
@@ -29,6 +28,7 @@ from k3prof.core.trial import (
     TrialSpec,
     TrialStatus,
 )
+from k3prof.core.weights.model import Model
 from k3prof.errors import TraceError
 from k3prof.store.requests import add_requests, read_requests
 from k3prof.store.samples import add_samples, read_samples

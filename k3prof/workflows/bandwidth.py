@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from k3prof.collectors.bandwidth import Progress, measure_bandwidth
-from k3prof.core.host import HostFacts, HostSettings
-from k3prof.core.host_bandwidth import HostBandwidth
+from k3prof.core.machine.host import HostFacts, HostSettings
+from k3prof.core.machine.host_bandwidth import HostBandwidth
 from k3prof.llama.cache import cache_dir
 from k3prof.store.bandwidth import read_bandwidth, write_bandwidth
 

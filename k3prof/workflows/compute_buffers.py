@@ -10,11 +10,11 @@ from pathlib import Path
 
 from k3prof.core.build import Build
 from k3prof.core.experiment import MIN_STAND_INS, flag_text
-from k3prof.core.headroom import ComputeBuffers, ComputeOrigin
-from k3prof.core.overrides import OVERRIDE_TENSOR, with_buffer_types
-from k3prof.core.placed import Placed
-from k3prof.core.placement import used_devices
-from k3prof.core.rig import Rig
+from k3prof.core.layout.headroom import ComputeBuffers, ComputeOrigin
+from k3prof.core.layout.overrides import OVERRIDE_TENSOR, with_buffer_types
+from k3prof.core.layout.placed import Placed
+from k3prof.core.layout.placement import used_devices
+from k3prof.core.layout.rig import Rig
 from k3prof.core.trial import FlagValue
 from k3prof.llama.devices import DevicePlan, plan_devices, running_devices, stand_in_buffer_types
 from k3prof.llama.fit_params import ask_memory

@@ -16,15 +16,15 @@ from k3prof.collectors.host_settings import host_settings
 from k3prof.collectors.nvml import list_gpus
 from k3prof.collectors.tick import observe_tick
 from k3prof.collectors.visible_gpus import visible_gpus
-from k3prof.core import gpu_checks, host_checks, rig_checks
-from k3prof.core.activity_checks import check_activity
 from k3prof.core.device import Device
-from k3prof.core.diagnosis import Diagnosis, Finding, Level, refusal, worst_first
-from k3prof.core.gpu import GpuState
-from k3prof.core.host import HostFacts, HostSettings
-from k3prof.core.host_bandwidth import HostBandwidth
-from k3prof.core.model_checks import FreeMemory, check_model
-from k3prof.core.rig_checks import BuildState, Obstacles, Space
+from k3prof.core.machine import gpu_checks, host_checks, rig_checks
+from k3prof.core.machine.activity_checks import check_activity
+from k3prof.core.machine.diagnosis import Diagnosis, Finding, Level, refusal, worst_first
+from k3prof.core.machine.gpu import GpuState
+from k3prof.core.machine.host import HostFacts, HostSettings
+from k3prof.core.machine.host_bandwidth import HostBandwidth
+from k3prof.core.machine.model_checks import FreeMemory, check_model
+from k3prof.core.machine.rig_checks import BuildState, Obstacles, Space
 from k3prof.errors import K3profError, MachineError
 from k3prof.llama.binding import check_binding
 from k3prof.llama.build import PROGRAMS, find_build, is_unchanged, list_builds, missing_programs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from k3prof.core.explanation import Explanation, hold_against_header
-from k3prof.core.loaded import LoadedServer
+from k3prof.core.evidence.explanation import Explanation, hold_against_header
+from k3prof.core.evidence.loaded import LoadedServer
 from k3prof.errors import ConfigError
 from k3prof.llama.failures import named_failure
 from k3prof.llama.gguf import read_model

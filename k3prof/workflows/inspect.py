@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from k3prof.core.anatomy import Anatomy, dissect
-from k3prof.core.hardware import DATASHEETS, parse_bandwidth
-from k3prof.core.traffic import ForwardPass
+from k3prof.core.layout.hardware import DATASHEETS, parse_bandwidth
+from k3prof.core.weights.anatomy import Anatomy, dissect
+from k3prof.core.weights.traffic import ForwardPass
 from k3prof.llama.gguf import read_model
 from k3prof.workflows.model_file import model_path
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from k3prof.collectors.host_facts import host_facts
 from k3prof.core.device import Device, DeviceKind
-from k3prof.core.hardware import Bandwidth
-from k3prof.core.host_bandwidth import HostBandwidth
-from k3prof.core.rig import Rig, RigDevice, RigHost, bandwidth_of, find_gpu, link_of, parse_rig
+from k3prof.core.layout.hardware import Bandwidth
+from k3prof.core.layout.rig import Rig, RigDevice, RigHost, bandwidth_of, find_gpu, link_of, parse_rig
+from k3prof.core.machine.host_bandwidth import HostBandwidth
 from k3prof.llama.devices import DevicePlan
 from k3prof.llama.processor import instruction_sets
 from k3prof.store.rig_file import read_rig

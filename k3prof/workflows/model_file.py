@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from k3prof.core.model import Model
+from k3prof.core.weights.model import Model
 from k3prof.llama.demo_model import demo_model
 from k3prof.llama.gguf import fingerprint, read_model
 

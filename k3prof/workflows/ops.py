@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from k3prof.collectors.host_settings import allowed_processors, physical_cores
-from k3prof.core.flag_reader import FlagReader
-from k3prof.core.geometry import Scalar
-from k3prof.core.metadata_override import overridden
-from k3prof.core.model import Model
-from k3prof.core.op_profile import OpReport, profile
-from k3prof.core.op_record import OpRequest, Timing
+from k3prof.core.layout.flag_reader import FlagReader
+from k3prof.core.ops.op_profile import OpReport, profile
+from k3prof.core.ops.op_record import OpRequest, Timing
+from k3prof.core.weights.geometry import Scalar
+from k3prof.core.weights.metadata_override import overridden
+from k3prof.core.weights.model import Model
 from k3prof.llama.build import find_build
 from k3prof.llama.ops import Progress, record_ops
 from k3prof.workflows.model_file import find_model

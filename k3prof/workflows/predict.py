@@ -14,15 +14,15 @@ from k3prof.collectors.visible_gpus import visible_gpus
 from k3prof.core.build import Build
 from k3prof.core.experiment import Experiment, Placement, Settings, effective_flags, where_flag
 from k3prof.core.flag_check import canonical, check_flags
-from k3prof.core.flag_reader import FlagReader, under_known_names
 from k3prof.core.flags import Flag, FlagVocabulary
-from k3prof.core.headroom import ComputeBuffers
-from k3prof.core.model import Model
-from k3prof.core.placed import Placed, lay_out
-from k3prof.core.prediction import Prediction
-from k3prof.core.prediction import predict as predict_placed
-from k3prof.core.rig import Rig
-from k3prof.core.traps import split_mode_trap
+from k3prof.core.layout.flag_reader import FlagReader, under_known_names
+from k3prof.core.layout.headroom import ComputeBuffers
+from k3prof.core.layout.placed import Placed, lay_out
+from k3prof.core.layout.prediction import Prediction
+from k3prof.core.layout.prediction import predict as predict_placed
+from k3prof.core.layout.rig import Rig
+from k3prof.core.layout.traps import split_mode_trap
+from k3prof.core.weights.model import Model
 from k3prof.errors import ConfigError, ConfigErrors, K3profError
 from k3prof.llama.build import find_build
 from k3prof.llama.command import measurement_flags

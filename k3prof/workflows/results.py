@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from k3prof.core.proof import Proof, prove
+from k3prof.core.evidence.proof import Proof, prove
 from k3prof.core.summary import PlacementSummary, merge, summarize_trial
 from k3prof.core.timeline import Series
 from k3prof.core.trial import Outcome, TrialRecord, TrialStatus

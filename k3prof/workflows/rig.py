@@ -13,12 +13,12 @@ from k3prof.collectors.visible_gpus import visible_gpus
 from k3prof.core.build import Build
 from k3prof.core.experiment import Experiment, effective_flags, where_flag
 from k3prof.core.flag_check import canonical, check_flags
-from k3prof.core.flag_reader import FlagReader, known_names
 from k3prof.core.flags import FlagVocabulary
-from k3prof.core.overrides import OVERRIDE_TENSOR, with_buffer_types
-from k3prof.core.placed import lay_out
-from k3prof.core.planned_buffers import PlannedBuffer
-from k3prof.core.traps import split_mode_trap
+from k3prof.core.layout.flag_reader import FlagReader, known_names
+from k3prof.core.layout.overrides import OVERRIDE_TENSOR, with_buffer_types
+from k3prof.core.layout.placed import lay_out
+from k3prof.core.layout.planned_buffers import PlannedBuffer
+from k3prof.core.layout.traps import split_mode_trap
 from k3prof.core.trial import TrialSpec
 from k3prof.errors import ConfigError, ConfigErrors
 from k3prof.llama.build import find_build

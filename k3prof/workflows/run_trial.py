@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from k3prof.core.evidence.proof import prove
+from k3prof.core.layout.planned_buffers import PlannedBuffer
 from k3prof.core.metrics import METRICS
 from k3prof.core.plan import (
     MOST_WARMUPS,
@@ -20,9 +22,7 @@ from k3prof.core.plan import (
     has_plateaued,
     warmup_workload,
 )
-from k3prof.core.planned_buffers import PlannedBuffer
 from k3prof.core.plausibility import judge
-from k3prof.core.proof import prove
 from k3prof.core.spans import Spans
 from k3prof.core.timeline import PhaseKind, Series
 from k3prof.core.tracing_cost import arms, cost_caveat, tracing_costs

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from k3prof.core.build import Build
-from k3prof.core.op_graph import Part
-from k3prof.core.op_profile import OpProfile, profile
-from k3prof.core.op_record import OpRequest, Timing
+from k3prof.core.ops.op_graph import Part
+from k3prof.core.ops.op_profile import OpProfile, profile
+from k3prof.core.ops.op_record import OpRequest, Timing
 from k3prof.llama.ops import record_ops
 from k3prof.llama.programs import clean_environment
 from k3prof.workflows.model_file import find_model

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from k3prof.core.op_graph import Part
+from k3prof.core.ops.op_graph import Part
 from tests.bench.experts_halved import measure
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from k3prof.collectors.bandwidth import buffer_bytes, measure_bandwidth, read_rounds
 from k3prof.collectors.host_facts import host_facts
 from k3prof.collectors.host_settings import host_settings
-from k3prof.core.host import HostSettings
+from k3prof.core.machine.host import HostSettings
 from k3prof.errors import MachineError
 from tests.doubles.machines import FACTS, SETTINGS
 

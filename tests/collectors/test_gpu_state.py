@@ -8,8 +8,8 @@ import pytest
 
 from k3prof.collectors.gpu_state import driver_version, gpu_states
 from k3prof.collectors.nvml import list_gpus
-from k3prof.core.gpu import GpuProcess, GpuState, PcieLink
-from k3prof.core.gpu_checks import check_gpus
+from k3prof.core.machine.gpu import GpuProcess, GpuState, PcieLink
+from k3prof.core.machine.gpu_checks import check_gpus
 from tests.doubles.nvml import FakeNvml, installed
 from tests.doubles.nvml_gpu import A40_BYTES, DRIVER_VERSION, FakeGpu, Fault
 

@@ -20,7 +20,7 @@ from k3prof.collectors.host_activity import (
     running_programs,
     watch,
 )
-from k3prof.core.host import Owner
+from k3prof.core.machine.host import Owner
 from tests.doubles.busy import DUTY_CYCLE, next_account, running
 
 STAT = """cpu  100 5 40 800 15 2 3 35 50 0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k3prof.collectors.host_settings import allowed_processors, host_settings, may_trace_all, physical_cores
-from k3prof.core.host import HostSettings
+from k3prof.core.machine.host import HostSettings
 
 CPUS = "sys/devices/system/cpu"
 SIBLINGS = {0: "0,4", 1: "1,5", 4: "0,4", 5: "1,5"}

@@ -20,7 +20,7 @@ import pytest
 
 from k3prof.collectors import python_profile
 from k3prof.collectors.python_profile import Recording, read_speedscope, record
-from k3prof.core.host import HostFacts, HostSettings
+from k3prof.core.machine.host import HostFacts, HostSettings
 from k3prof.core.python_profile import PythonProfile
 from k3prof.errors import ConfigError, MachineError
 from k3prof.llama.demo_model import demo_model

@@ -15,9 +15,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from k3prof.core.anatomy import dissect
-from k3prof.core.hardware import DATASHEETS
-from k3prof.core.traffic import ForwardPass
+from k3prof.core.layout.hardware import DATASHEETS
+from k3prof.core.weights.anatomy import dissect
+from k3prof.core.weights.traffic import ForwardPass
 from k3prof.errors import K3profError
 from k3prof.llama.gguf import read_model
 

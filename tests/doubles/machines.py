@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from k3prof.core.gpu import GpuState, PcieLink
-from k3prof.core.host import HostActivity, HostFacts, HostSettings
+from k3prof.core.machine.gpu import GpuState, PcieLink
+from k3prof.core.machine.host import HostActivity, HostFacts, HostSettings
 
 GB = 10**9
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from k3prof.core.build import Build
-from k3prof.core.model import Model, Shard, TensorHeader, describe
-from k3prof.core.op_graph import OpNode
-from k3prof.core.op_profile import OpReport, profile
-from k3prof.core.op_record import OpRecord, OpRequest, TimedPasses, Timing
+from k3prof.core.ops.op_graph import OpNode
+from k3prof.core.ops.op_profile import OpReport, profile
+from k3prof.core.ops.op_record import OpRecord, OpRequest, TimedPasses, Timing
+from k3prof.core.weights.model import Model, Shard, TensorHeader, describe
 
 BUILD = Build("default", "/builds", "1.2.3 (commit abc)", "abc", "", (), "registered", "0" * 64, True)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from k3prof.core.geometry import MetadataValue
-from k3prof.core.ggml import ggml_type
-from k3prof.core.model import Model, Shard, TensorHeader, describe
+from k3prof.core.weights.geometry import MetadataValue
+from k3prof.core.weights.ggml import ggml_type
+from k3prof.core.weights.model import Model, Shard, TensorHeader, describe
 
 
 def model(

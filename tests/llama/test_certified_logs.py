@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k3prof.core.certificate import Certificate, certify
-from k3prof.core.check import Agreement
+from k3prof.core.evidence.certificate import Certificate, certify
+from k3prof.core.evidence.check import Agreement
 from k3prof.core.trial import FlagValue
 from k3prof.llama.logs import read_log
 

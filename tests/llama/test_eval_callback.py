@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k3prof.core.op_graph import OpNode
+from k3prof.core.ops.op_graph import OpNode
 from k3prof.llama.eval_callback import EvalCallback, GraphChangedError
 
 

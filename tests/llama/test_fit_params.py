@@ -11,13 +11,13 @@ import pytest
 
 from k3prof.core.build import Build
 from k3prof.core.device import HOST, DeviceKind
-from k3prof.core.flag_reader import FlagReader
-from k3prof.core.headroom import mask_bytes_per_cell
-from k3prof.core.loaded import BufferKind
-from k3prof.core.model import Model
-from k3prof.core.overrides import with_buffer_types
-from k3prof.core.placement import place
-from k3prof.core.rig import Rig, RigDevice
+from k3prof.core.evidence.loaded import BufferKind
+from k3prof.core.layout.flag_reader import FlagReader
+from k3prof.core.layout.headroom import mask_bytes_per_cell
+from k3prof.core.layout.overrides import with_buffer_types
+from k3prof.core.layout.placement import place
+from k3prof.core.layout.rig import Rig, RigDevice
+from k3prof.core.weights.model import Model
 from k3prof.errors import ConfigError, MachineError
 from k3prof.llama.devices import RunningDevices, plan_devices, running_devices
 from k3prof.llama.fit_params import AskedMemory, ask_memory

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k3prof.core.geometry import Skipped
+from k3prof.core.weights.geometry import Skipped
 from k3prof.llama.gguf_header import (
     KEPT_ELEMENTS,
     MAX_KEYS,

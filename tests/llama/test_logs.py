@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k3prof.core.loaded import BufferKind, FitStatus, LoadedServer
+from k3prof.core.evidence.loaded import BufferKind, FitStatus, LoadedServer
 from k3prof.core.trial import RequestStatus
 from k3prof.llama.logs import read_log
 

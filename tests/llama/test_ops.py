@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from k3prof.core.build import Build
-from k3prof.core.op_graph import OpNode, Part, place_nodes, stretches
-from k3prof.core.op_profile import profile
-from k3prof.core.op_record import OpRecord, OpRequest, Timing
-from k3prof.core.roles import Role
+from k3prof.core.ops.op_graph import OpNode, Part, place_nodes, stretches
+from k3prof.core.ops.op_profile import profile
+from k3prof.core.ops.op_record import OpRecord, OpRequest, Timing
+from k3prof.core.weights.roles import Role
 from k3prof.errors import MachineError
 from k3prof.llama.ops import Progress, record_ops
 from k3prof.workflows.model_file import find_model

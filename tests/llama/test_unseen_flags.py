@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from k3prof.core.rig_checks import HiddenSettings
+from k3prof.core.machine.rig_checks import HiddenSettings
 from k3prof.llama.unseen_flags import find_hidden_settings
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from rich.console import Console
 
-from k3prof.core.anatomy import Anatomy, dissect
-from k3prof.core.hardware import DATASHEETS, parse_bandwidth
-from k3prof.core.traffic import ForwardPass
+from k3prof.core.layout.hardware import DATASHEETS, parse_bandwidth
+from k3prof.core.weights.anatomy import Anatomy, dissect
+from k3prof.core.weights.traffic import ForwardPass
 from k3prof.llama.gguf import read_model
 from k3prof.reporters.anatomy import page, parameters, size
 from k3prof.reporters.anatomy_json import as_json

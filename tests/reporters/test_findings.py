@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from k3prof.core.diagnosis import Diagnosis, Finding, Level, worst_first
-from k3prof.core.host_bandwidth import BandwidthReading, HostBandwidth
+from k3prof.core.machine.diagnosis import Diagnosis, Finding, Level, worst_first
+from k3prof.core.machine.host_bandwidth import BandwidthReading, HostBandwidth
 from k3prof.reporters.findings import Findings, as_json, as_markdown, verdict
 from tests.doubles.machines import FACTS, a40
 

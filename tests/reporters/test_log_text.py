@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from k3prof.core.check import Agreement, Check
-from k3prof.core.explanation import Explanation
-from k3prof.core.loaded import BufferKind, LoadedServer, LoggedRequest
+from k3prof.core.evidence.check import Agreement, Check
+from k3prof.core.evidence.explanation import Explanation
+from k3prof.core.evidence.loaded import BufferKind, LoadedServer, LoggedRequest
 from k3prof.core.trial import Caveat, Failure, Outcome, RequestStatus, TrialStatus
 from k3prof.llama.logs import read_log
 from k3prof.reporters.log_json import as_json

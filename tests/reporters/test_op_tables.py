@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from k3prof.core.op_profile import OpReport
-from k3prof.core.op_record import Timing
+from k3prof.core.ops.op_profile import OpReport
+from k3prof.core.ops.op_record import Timing
 from k3prof.reporters.op_json import as_json
 from k3prof.reporters.op_tables import OpTables, as_markdown
 from tests.doubles.op_reports import op_report

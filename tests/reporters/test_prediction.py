@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from k3prof.core.device import DeviceKind
-from k3prof.core.placed import lay_out
-from k3prof.core.prediction import Prediction, predict
-from k3prof.core.rig import Rig, RigDevice, parse_rig
+from k3prof.core.layout.placed import lay_out
+from k3prof.core.layout.prediction import Prediction, predict
+from k3prof.core.layout.rig import Rig, RigDevice, parse_rig
 from k3prof.core.trial import Caveat, Workload
 from k3prof.reporters.prediction_json import as_json
 from k3prof.reporters.prediction_markdown import as_markdown

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k3prof.core.host_bandwidth import BandwidthReading, HostBandwidth
+from k3prof.core.machine.host_bandwidth import BandwidthReading, HostBandwidth
 from k3prof.errors import MachineError
 from k3prof.store.bandwidth import read_bandwidth, write_bandwidth
 

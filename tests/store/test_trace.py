@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from k3prof.core.build import Build
 from k3prof.core.device import HOST, Device, DeviceKind
-from k3prof.core.loaded import BufferKind
-from k3prof.core.planned_buffers import PlannedBuffer
+from k3prof.core.evidence.loaded import BufferKind
+from k3prof.core.layout.planned_buffers import PlannedBuffer
 from k3prof.core.timeline import ClockAnchor, Counter, Series
 from k3prof.core.trial import (
     Caveat,

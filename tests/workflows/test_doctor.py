@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from k3prof.collectors.host_facts import host_facts
-from k3prof.core.diagnosis import Diagnosis, Finding, Level
-from k3prof.core.host_bandwidth import BandwidthReading, HostBandwidth
+from k3prof.core.machine.diagnosis import Diagnosis, Finding, Level
+from k3prof.core.machine.host_bandwidth import BandwidthReading, HostBandwidth
 from k3prof.errors import ConfigError
 from k3prof.llama.build import PROGRAMS, use_build
 from k3prof.llama.cache import cache_dir

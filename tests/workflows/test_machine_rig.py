@@ -4,7 +4,7 @@ import pytest
 
 from k3prof.collectors.host_facts import host_facts
 from k3prof.core.device import HOST, Device, DeviceKind
-from k3prof.core.host_bandwidth import BandwidthReading, HostBandwidth
+from k3prof.core.machine.host_bandwidth import BandwidthReading, HostBandwidth
 from k3prof.errors import ConfigError
 from k3prof.llama.devices import DevicePlan
 from k3prof.store.bandwidth import write_bandwidth

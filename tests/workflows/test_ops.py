@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from k3prof.core.op_graph import Part
-from k3prof.core.op_record import Timing
+from k3prof.core.ops.op_graph import Part
+from k3prof.core.ops.op_record import Timing
 from k3prof.errors import ConfigError
 from k3prof.workflows.ops import profile_ops
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from k3prof.core.headroom import ComputeOrigin
+from k3prof.core.layout.headroom import ComputeOrigin
 from k3prof.errors import ConfigError, ConfigErrors, K3profError
 from k3prof.store.config import Overrides
 from k3prof.workflows.predict import predict

@@ -1,0 +1,1 @@
+"""What a server's log proves: what was done, held against what was asked and predicted."""

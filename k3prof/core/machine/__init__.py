@@ -1,0 +1,1 @@
+"""What a machine can measure, and what spoils a measurement on it."""
