@@ -37,7 +37,7 @@ def as_table(figures: Iterable[Figure]) -> Table:
     """Lay the figures out for a terminal."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("figure", "value", "aim", "met"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, overflow="fold")
     for one in figures:
         table.add_row(one.name, one.value, one.aim, one.verdict)
     return table

@@ -10,6 +10,7 @@ import pytest
 
 from k3prof.errors import MachineError
 from k3prof.llama.logged import run_logged
+from tests.llama.test_child import eventually
 
 SHELL = "/bin/sh"
 
@@ -37,7 +38,7 @@ def test_an_exception_stops_the_program(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run_logged([SHELL, "-c", "echo go; exec sleep 1000"], env={}, log=tmp_path / "log", on_line=interrupt)
-    assert psutil.Process().children(recursive=True) == []
+    assert eventually(lambda: psutil.Process().children(recursive=True) == [])
 
 
 def test_a_full_disk_is_said_with_the_file(tmp_path: Path) -> None:
