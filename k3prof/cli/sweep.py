@@ -11,6 +11,7 @@ from k3prof.cli.options import Format, FormatOption
 
 if TYPE_CHECKING:
     from k3prof.workflows.rig import PreparedSweep
+    from k3prof.workflows.sweep import SweepOptions
 
 _EXAMPLES = """Examples:
 
@@ -50,6 +51,9 @@ def sweep(
     stall_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="Give up on a server that loads and shows no progress.")
     ] = 600.0,
+    profile_client: Annotated[
+        bool, typer.Option("--pyspy", help="Also record k3prof's own load generator, for speedscope, beside the trace.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the commands and the order; start nothing.")
     ] = False,
@@ -61,7 +65,8 @@ def sweep(
     """
     from k3prof.store.config import Overrides
     from k3prof.workflows.rig import prepare
-    from k3prof.workflows.sweep import default_trace
+    from k3prof.workflows.run_trial import Patience
+    from k3prof.workflows.sweep import SweepOptions, default_trace
 
     overrides = Overrides(
         only=only,
@@ -79,7 +84,8 @@ def sweep(
     if dry_run:
         _print_plan(prepared, path, retry_failed, output)
     else:
-        _run(prepared, path, retry_failed, stall_timeout, output)
+        options = SweepOptions(retry_failed, Patience(load_s=stall_timeout), profile_client)
+        _run(prepared, path, options, output)
 
 
 def _print_plan(prepared: PreparedSweep, trace: Path, retry_failed: bool, output: Format) -> None:
@@ -95,18 +101,16 @@ def _print_plan(prepared: PreparedSweep, trace: Path, retry_failed: bool, output
         typer.echo(sweep_plan.as_text(plan), nl=False)
 
 
-def _run(prepared: PreparedSweep, path: Path, retry_failed: bool, stall_timeout_s: float, output: Format) -> None:
+def _run(prepared: PreparedSweep, path: Path, options: SweepOptions, output: Format) -> None:
     from rich.console import Console
 
     from k3prof.cli.ranking import print_ranking
     from k3prof.core.trial import TrialStatus
-    from k3prof.workflows.run_trial import Patience
-    from k3prof.workflows.sweep import SweepOptions, sweep_and_export
+    from k3prof.workflows.sweep import sweep_and_export
 
     errors = Console(stderr=True)
     if prepared.rig.devices.notice:
         errors.print(f"note: {prepared.rig.devices.notice}", markup=False, highlight=False)
-    options = SweepOptions(retry_failed, Patience(load_s=stall_timeout_s))
     finished = sweep_and_export(prepared, path, options, errors)
     print_ranking(finished.summaries, output)
     for name, file in (("trace", path), ("timeline", finished.files.timeline), ("report", finished.files.report)):

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -24,6 +25,7 @@ from k3prof.reporters.sweep_plan import PlannedTrial, SweepPlan
 from k3prof.store.trace import Trace
 from k3prof.workflows.export import SweepFiles, export_sweep
 from k3prof.workflows.progress import ProgressTracker
+from k3prof.workflows.python_profile import own_profile
 from k3prof.workflows.results import read_results
 from k3prof.workflows.rig import PreparedSweep
 from k3prof.workflows.run_trial import Patience, TrialListener, run_trial
@@ -49,10 +51,12 @@ class SweepOptions:
     Attributes:
         retry_failed: Run placements again that failed by themselves.
         patience: How long to wait without a sign of progress.
+        profile_client: Record our own load generator beside the trace, as a speedscope file.
     """
 
     retry_failed: bool = False
     patience: Patience = dataclasses.field(default_factory=Patience)
+    profile_client: bool = False
 
 
 def plan(prepared: PreparedSweep, trace: Trace | None, *, retry_failed: bool) -> list[TrialSpec | None]:
@@ -121,10 +125,17 @@ def sweep_and_export(prepared: PreparedSweep, path: Path, options: SweepOptions,
         TraceError: The trace cannot be written.
     """
     with Trace.writable(path) as trace:
-        with SweepDisplay(console) as display:
+        with _profile(path, options, console), SweepDisplay(console) as display:
             tracker = ProgressTracker(display, prepared.experiment.settings.price_per_hour)
             is_complete = run_sweep(prepared, trace, options, tracker)
         return FinishedSweep(is_complete, read_results(trace).summaries, export_sweep(trace))
+
+
+def _profile(path: Path, options: SweepOptions, console: Console) -> contextlib.AbstractContextManager[None]:
+    if not options.profile_client:
+        return contextlib.nullcontext()
+    tell = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    return own_profile(path.with_suffix(".speedscope.json"), tell)
 
 
 def planned(prepared: PreparedSweep, path: Path, *, retry_failed: bool) -> SweepPlan:

@@ -12,7 +12,16 @@ from rich.console import Console
 
 from k3prof.errors import K3profError
 from k3prof.llama.build import find_build
-from tests.bench import client_share, header_time, help_time, report_time, sampler_cost, tracer_cost
+from tests.bench import (
+    client_share,
+    draw_time,
+    experts_halved,
+    header_time,
+    help_time,
+    report_time,
+    sampler_cost,
+    tracer_cost,
+)
 from tests.bench.effort import FULL, QUICK
 from tests.bench.figure import Figure, as_table
 
@@ -39,6 +48,8 @@ def main(arguments: Sequence[str]) -> int:
         "the split tracer's cost": lambda: tracer_cost.measure(build, effort),
         "the client's share": lambda: client_share.measure(build, effort),
         "the report's time": lambda: report_time.measure(effort),
+        "the time of drawings": lambda: draw_time.measure(effort),
+        "what half the experts give": lambda: experts_halved.measure(build, effort.model, effort.blocks, 64),
         "the time of a header": lambda: header_time.measure(effort),
         "the time to help": lambda: help_time.measure(effort),
     }

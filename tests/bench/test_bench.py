@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from k3prof.core.build import Build
-from tests.bench import client_share, header_time, help_time, report_time, sampler_cost, tracer_cost
+from tests.bench import client_share, draw_time, header_time, help_time, report_time, sampler_cost, tracer_cost
 from tests.bench.effort import QUICK
 from tests.bench.figure import Figure
 from tests.bench.ratio import Ratio
@@ -85,3 +85,10 @@ def test_a_header_is_read_by_both_readers_and_has_the_tensors_it_should() -> Non
     assert time.ours_s > 0
     assert time.package_s > 0
     assert verdicts(time.figures()).keys() == {"header of a Kimi-K3"}
+
+
+def test_split_spans_are_drawn_in_both_ways() -> None:
+    time = draw_time.measure(QUICK)
+    assert time.spans >= QUICK.samples
+    assert set(time.seconds) == {"HTML of split spans", "PNG of split spans"}
+    assert all(10_000 < size < 3_000_000 for size in time.sizes_bytes.values())
