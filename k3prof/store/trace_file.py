@@ -131,15 +131,22 @@ def _lock(path: Path) -> int:
         lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock_fd).st_size == 0:
+            # A lock on a file that another one has replaced is worth nothing; nor may its holder replace that one.
+            if _lies_at(path, lock_fd):
+                if os.fstat(lock_fd).st_size:
+                    return lock_fd
                 _create(path)
-            # Another process may have put a new file in the place of the one that was locked.
-            if os.path.samestat(os.fstat(lock_fd), path.stat()):
-                return lock_fd
         except BaseException:
             os.close(lock_fd)
             raise
         os.close(lock_fd)
+
+
+def _lies_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _create(path: Path) -> None:

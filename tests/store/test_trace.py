@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sqlite3
@@ -289,25 +290,37 @@ def test_a_trace_is_whole_from_its_first_moment(tmp_path: Path) -> None:
     assert seen > 0
 
 
-def test_many_writers_at_once_are_admitted_one_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("attempt", range(5))
+def test_many_writers_at_once_are_admitted_one_at_a_time(tmp_path: Path, attempt: int) -> None:
+    """All wait for one moment, so that they find the file missing, empty, replaced and locked."""
     script = textwrap.dedent("""
-        import sys, time
+        import sys
         from pathlib import Path
         from k3prof.errors import TraceError
         from k3prof.store.trace import Trace
+        print("ready", flush=True)
+        sys.stdin.readline()
         try:
-            with Trace.writable(Path(sys.argv[1])) as trace:
+            with Trace.writable(Path(sys.argv[1])):
                 print("in", flush=True)
-                sys.stdin.read()
+                sys.stdin.readline()
         except TraceError as error:
-            print(error.message)
+            print(error.message, flush=True)
     """)
     command = [sys.executable, "-c", script, str(tmp_path / "a.sqlite")]
-    writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
-    answers = [writer.stdout.readline() for writer in writers if writer.stdout is not None]
-    assert sorted(answer == "in\n" for answer in answers) == [False] * 5 + [True]
+    writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
     for writer in writers:
-        writer.communicate("")
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    answers = [writer.stdout.readline() for writer in writers if writer.stdout is not None]
+    for writer in writers:
+        writer.communicate("\n")
+    assert sum(answer == "in\n" for answer in answers) == 1
+    assert all(answer == "in\n" or "another sweep is writing to it" in answer for answer in answers)
 
 
 def test_a_model_is_read_back_with_every_tensor(tmp_path: Path) -> None:
@@ -327,3 +340,25 @@ def test_a_sweep_that_nothing_dates_has_no_anchor_and_its_trials_none(tmp_path: 
         assert trace.last_sweep().anchor is None
         assert trace.anchors() == {dated: ANCHOR}
         assert undated != dated
+
+
+def test_a_lock_on_a_file_that_was_replaced_meanwhile_admits_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.sqlite"
+    path.touch()
+    flock, first = fcntl.flock, []
+
+    def overtaken(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        path.unlink()
+        first.append(Trace.writable(path))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", overtaken)
+    with pytest.raises(TraceError, match="another sweep is writing"):
+        Trace.writable(path)
+    with first[0] as trace:
+        begin(trace)
+    with Trace.readable(path) as trace:
+        assert len(trace.trials()) == 1
