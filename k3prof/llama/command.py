@@ -13,6 +13,7 @@ LOG_VERBOSITY = 4
 
 _INHERITED = ("GGML_", "CUDA_", "OMP_", "GOMP_", "NCCL_", "HIP_", "ROCR_")
 _DROPPED = ("LLAMA_",)
+_CHOICE_OF_DEVICES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
 def measurement_flags(
@@ -77,12 +78,20 @@ def server_env(
     looks for in `XDG_CONFIG_HOME`.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith(_DROPPED)}
-    return {**kept, **devices, **placement, "XDG_CONFIG_HOME": str(empty_folder)}
+    return {**kept, **placement, **devices, "XDG_CONFIG_HOME": str(empty_folder)}
 
 
 def deciding_env(inherited: Mapping[str, str], placement: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that may change what llama.cpp does: they belong to a trial's identity."""
-    return {name: value for name, value in sorted(inherited.items()) if name.startswith(_INHERITED)} | dict(placement)
+    """Return the variables that may change what llama.cpp does: they belong to a trial's identity.
+
+    Which devices it sees is left out: the plan of the devices has heeded the user's choice, and names them itself.
+    """
+    heeded = {
+        name: value
+        for name, value in sorted(inherited.items())
+        if name.startswith(_INHERITED) and name not in _CHOICE_OF_DEVICES
+    }
+    return heeded | dict(placement)
 
 
 def flag_arguments(name: str, value: FlagValue, vocabulary: FlagVocabulary) -> list[str]:

@@ -74,3 +74,12 @@ def test_nothing_in_the_users_environment_can_set_flags_behind_our_back() -> Non
 def test_inherited_variables_that_llama_cpp_heeds_belong_to_the_trial() -> None:
     inherited = {"GGML_CUDA_P2P": "1", "OMP_NUM_THREADS": "2", "HOME": "/h", "LLAMA_ARG_X": "1"}
     assert deciding_env(inherited, {"OMP_NUM_THREADS": "4"}) == {"GGML_CUDA_P2P": "1", "OMP_NUM_THREADS": "4"}
+
+
+def test_the_plan_of_the_devices_has_the_last_word_on_which_gpus_the_server_sees() -> None:
+    shell = {"CUDA_VISIBLE_DEVICES": "1,0", "CUDA_DEVICE_ORDER": "FASTEST_FIRST", "CUDA_LAUNCH_BLOCKING": "1"}
+    plan = {"CUDA_VISIBLE_DEVICES": "GPU-bbbb,GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    trial = deciding_env(shell, {})
+    assert trial == {"CUDA_LAUNCH_BLOCKING": "1"}
+    env = server_env(shell, plan, {**trial, "CUDA_VISIBLE_DEVICES": "0"}, Path("/empty"))
+    assert {name: env[name] for name in plan} == plan
