@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from k3prof.core.trial import RequestRecord, RequestStatus, TrialRecord, TrialSpec, TrialStatus, Workload
+from k3prof.core.trial import RequestStatus, TrialRecord, TrialSpec, TrialStatus, Workload
 
 PLATEAU_WINDOW = 3
 PLATEAU_FRAC = 0.05
@@ -63,8 +63,3 @@ def has_plateaued(rates: Sequence[float]) -> bool:
 def seconds_left(durations_s: Sequence[float], trials_left: int) -> float | None:
     """Return the time that the remaining trials will take at the mean pace so far; None before the first has ended."""
     return float(np.mean(durations_s)) * trials_left if durations_s else None
-
-
-def failed_requests(requests: Iterable[RequestRecord]) -> list[RequestRecord]:
-    """Return the requests that do not count."""
-    return [request for request in requests if request.status is not RequestStatus.OK]

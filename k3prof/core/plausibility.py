@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from k3prof.core.trial import RequestRecord, RequestStatus
@@ -17,6 +18,11 @@ def judge(request: RequestRecord) -> RequestRecord:
         return request
     reason = _contradiction(request)
     return replace(request, status=RequestStatus.IMPLAUSIBLE, reason=reason) if reason else request
+
+
+def failed_requests(requests: Iterable[RequestRecord]) -> list[RequestRecord]:
+    """Return the requests that do not count."""
+    return [request for request in requests if request.status is not RequestStatus.OK]
 
 
 def _contradiction(request: RequestRecord) -> str:

@@ -18,11 +18,10 @@ from k3prof.core.plan import (
     MOST_WARMUPS,
     PLATEAU_WINDOW,
     WARMUP_BUDGET_S,
-    failed_requests,
     has_plateaued,
     warmup_workload,
 )
-from k3prof.core.plausibility import judge
+from k3prof.core.plausibility import failed_requests, judge
 from k3prof.core.spans import Spans
 from k3prof.core.timeline import PhaseKind, Series
 from k3prof.core.tracing_cost import arms, cost_caveat, tracing_costs
