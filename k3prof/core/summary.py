@@ -182,7 +182,11 @@ def _summarize_workload(
     intervals = [
         (phase.begin_ns, phase.end_ns) for phase in all_phases if phase.kind is kind and phase.workload == workload.name
     ]
-    busy_counters = [one for one in series if one.counter in BUSY_COUNTERS]
+    order = [device.name for device in trial.devices]
+    busy_counters = sorted(
+        (one for one in series if one.counter in BUSY_COUNTERS),
+        key=lambda one: order.index(one.device) if one.device in order else len(order),
+    )
     return WorkloadSummary(
         workload=workload,
         rate=_spread_of(workload.kind, measured),

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from k3prof.core.evidence.proof import Proof
 from k3prof.core.idle import Parallelism
 from k3prof.core.summary import PlacementSummary
 from k3prof.core.trial import Caveat, TrialStatus
@@ -19,6 +20,7 @@ from k3prof.reporters.ledger_table import ledger_tables
 from k3prof.reporters.untrusted import one_line
 
 _WIDE_COLUMNS = 120
+_ANY_COLUMNS = 10_000
 _DEVICE_CHARACTERS = {True: 48, False: 20}
 _MEMORY_LEGEND = (
     "What the servers allocated. ✓: weights, KV cache and recurrent state each as predicted before the start, to 0.01 "
@@ -49,7 +51,7 @@ class RankingTable:
         found = ranking.sections(self.summaries)
         yield _table(found, wide)
         yield Padding(_legend(found), (0, 1))
-        yield from _memory(self.summaries)
+        yield from _memory(self.summaries, console, options.max_width)
         yield from ledger_tables(self.summaries)
         yield from _notes(self.summaries)
 
@@ -142,21 +144,48 @@ def _legend(found: Sequence[ranking.Section]) -> Text:
     )
 
 
-def _memory(summaries: Sequence[PlacementSummary]) -> Iterator[RenderableType]:
+def _memory(summaries: Sequence[PlacementSummary], console: Console, width: int) -> Iterator[RenderableType]:
     proven = [(summary.placement, summary.proof) for summary in summaries if summary.proof and summary.proof.memory]
     if not proven:
         return
+    table = _memory_by_device(proven)
+    unlimited = console.options.update(max_width=_ANY_COLUMNS)
+    yield table if console.measure(table, options=unlimited).maximum <= width else _memory_in_words(proven)
+    yield Padding(Text(_MEMORY_LEGEND, style="dim"), (0, 1))
+
+
+def _memory_by_device(proven: Sequence[tuple[str, Proof]]) -> Table:
     devices = tuple(dict.fromkeys(term.device for _, proof in proven for term in proof.memory))
+    table = _memory_table()
+    for device in devices:
+        table.add_column(one_line(device), justify="right", no_wrap=True)
+    for placement, proof in proven:
+        table.add_row(one_line(placement), *(_memory_text(proof, device) for device in devices))
+    return table
+
+
+def _memory_in_words(proven: Sequence[tuple[str, Proof]]) -> Table:
+    """Return the same where more devices than fit side by side: a text per placement, folded between devices."""
+    table = _memory_table()
+    table.add_column("", overflow="fold")
+    for placement, proof in proven:
+        devices = dict.fromkeys(term.device for term in proof.memory)
+        # Without spaces, at which rich would fold them apart.
+        words = [Text(f"{one_line(device)}=") + _memory_text(proof, device, joined=True) for device in devices]
+        table.add_row(one_line(placement), Text("  ").join(words))
+    return table
+
+
+def _memory_table() -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("MiB", overflow="fold", min_width=9)
-    for device in devices:
-        table.add_column(one_line(device), justify="right", overflow="fold")
-    for placement, proof in proven:
-        words = [proof_tables.memory_word(proof, device) for device in devices]
-        styles = ["" if word.endswith(proof_tables.AGREES) else "yellow" for word in words]
-        table.add_row(one_line(placement), *map(Text, words, styles))
-    yield table
-    yield Padding(Text(_MEMORY_LEGEND, style="dim"), (0, 1))
+    return table
+
+
+def _memory_text(proof: Proof, device: str, *, joined: bool = False) -> Text:
+    word = proof_tables.memory_word(proof, device)
+    style = "" if word.endswith(proof_tables.AGREES) else "yellow"
+    return Text(word.replace(f" {proof_tables.AGREES}", proof_tables.AGREES) if joined else word, style=style)
 
 
 def _notes(summaries: Sequence[PlacementSummary]) -> Iterator[Padding]:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from k3prof.core.summary import Spread
+from k3prof.core.evidence.certificate import Certificate
+from k3prof.core.evidence.loaded import BufferKind
+from k3prof.core.evidence.proof import MemoryTerm, Proof
+from k3prof.core.summary import PlacementSummary, Spread
 from k3prof.core.trial import Caveat, Failure, Outcome, TrialStatus
 from k3prof.reporters.table import RankingTable
 from tests.doubles.summaries import TG128 as TG
@@ -95,3 +99,14 @@ def test_a_rate_that_cannot_be_compared_is_marked():
         row = text[text.index("skewed") :]
         assert "void" in row[: 2 * width]
         assert "2.36×" not in text
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_memory_of_any_number_of_devices_is_shown_whole(width):
+    devices = [f"RPC{number}" for number in range(15)]
+    terms = [MemoryTerm(name, BufferKind.MODEL, 100.5 + place, 100.5 + place) for place, name in enumerate(devices)]
+    proof = Proof(Certificate((), ()), tuple(terms))
+    shown = drawn([PlacementSummary("even", Outcome(TrialStatus.OK), 1.0, (), (), proof)], width)
+    assert re.findall(r"RPC\d+", shown) == devices
+    assert re.findall(r"(\d+\.\d) ?✓", shown) == [f"{100.5 + place:.1f}" for place in range(15)]
+    assert max(map(len, shown.splitlines())) <= width
