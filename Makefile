@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup sweep build test check bench fmt lock clean
+.PHONY: setup sweep refute build test check bench calibrate fmt lock clean
 
 setup: $(VENV)/.ready  ## the k3prof command, in a virtual environment of its own
 
@@ -12,6 +12,9 @@ build: $(VENV)/.ready  ## llama.cpp, compiled once and cached
 
 sweep: build  ## measure the shipped placements on this machine
 	$(BIN)/k3prof sweep placements/
+
+refute: build  ## test the shipped hypotheses on this machine
+	$(BIN)/k3prof refute placements/
 
 test: check  ## everything that must hold: style, types, architecture, behaviour
 	$(BIN)/python -m pytest
@@ -24,6 +27,9 @@ check: $(VENV)/.dev-ready build
 
 bench: $(VENV)/.dev-ready build  ## what k3prof itself costs, as ratios measured in one run
 	$(BIN)/python -m tests.bench
+
+calibrate: $(VENV)/.dev-ready  ## how often verdicts are wrong, on simulated truth
+	$(BIN)/python -m tests.calibrate
 
 fmt: $(VENV)/.dev-ready
 	$(BIN)/ruff format .

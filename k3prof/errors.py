@@ -26,6 +26,10 @@ class ConfigError(K3profError):
     exit_code = 2
 
 
+class IneffectiveError(ConfigError):
+    """The user asks llama-server for something that it would silently ignore."""
+
+
 class MachineError(K3profError):
     """This machine cannot do what was asked: no compiler, no space, no such device."""
 

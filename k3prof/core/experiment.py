@@ -25,7 +25,7 @@ class Settings:
     Attributes:
         model: `demo:k3`, or the path of a GGUF (the first, if it is in shards).
         devices: `auto`, `cpu` or `rpc:N`.
-        build: Name of the llama.cpp build.
+        build: Name of the llama.cpp build of the placements that name none.
         workloads: What is asked of each server.
         repeat: How often each workload is measured after the warm-up.
         price_per_hour: What the machine costs, in USD; None when not given.
@@ -56,6 +56,7 @@ class Placement:
         env: Environment variables of the server.
         file: Where it stands, for messages.
         matrix: The names among `flags` whose value the file's `[matrix]` chose.
+        build: Name of its own llama.cpp build; None for the one that all share.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Placement:
     env: Mapping[str, str]
     file: str
     matrix: tuple[str, ...] = ()
+    build: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,23 @@ class Experiment:
 def effective_flags(settings: Settings, placement: Placement) -> Mapping[str, FlagValue]:
     """Return the flags of one placement's server: its own over those that all share."""
     return {**settings.flags, **placement.flags}
+
+
+def build_of(settings: Settings, placement: Placement) -> str:
+    """Return the name of the build that a placement runs on: its own over the one that all share.
+
+    What the command line says replaces only what all share: were it to win, two placements that are there to compare
+    two builds would become one.
+    """
+    return settings.build if placement.build is None else placement.build
+
+
+def by_build(experiment: Experiment) -> dict[str, Experiment]:
+    """Return an experiment's parts by the name of the build that they run on, in the order of first use."""
+    placements: dict[str, list[Placement]] = {}
+    for placement in experiment.placements:
+        placements.setdefault(build_of(experiment.settings, placement), []).append(placement)
+    return {build: replace(experiment, placements=tuple(part)) for build, part in placements.items()}
 
 
 def where_flag(settings: Settings, placement: Placement, name: str) -> str:

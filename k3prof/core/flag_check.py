@@ -1,4 +1,4 @@
-"""Whether a build understands an experiment's flags, and whether they fit the devices and the workloads."""
+"""Whether builds understand an experiment's flags, and whether they fit the devices and the workloads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from k3prof.core.experiment import Experiment, flag_text
+from k3prof.core.experiment import Experiment, build_of, flag_text
 from k3prof.core.flags import Flag, FlagVocabulary, nearest
 from k3prof.core.reserved import reserved_flag
 from k3prof.core.trial import FlagValue, Workload
@@ -34,19 +34,29 @@ class _Given:
         return ConfigError(f"{self.file}: {self.key}: {what}", hint)
 
 
-def check_flags(experiment: Experiment, vocabulary: FlagVocabulary, n_devices: int | None) -> list[ConfigError]:
+def check_flags(
+    experiment: Experiment, vocabularies: Mapping[str, FlagVocabulary], n_devices: int | None
+) -> list[ConfigError]:
     """Return every problem with the flags of an experiment, each with its file and key.
 
     Args:
         experiment: As its files give it, so that messages speak of names as they were written.
-        vocabulary: What the build understands.
+        vocabularies: What each build understands, by its name; placements of other builds are not checked.
         n_devices: How many devices the layers can be split over, the host not counted; None when not known.
     """
     settings = experiment.settings
-    shared, problems = _understood(_given(settings.file, settings.flags, ()), vocabulary)
+    shared = {
+        build: _understood(_given(settings.file, settings.flags, ()), vocabulary)
+        for build, vocabulary in vocabularies.items()
+    }
+    problems = _shared_problems({build: found for build, (_, found) in shared.items()})
     for placement in experiment.placements:
+        build = build_of(settings, placement)
+        if build not in vocabularies:
+            continue
+        vocabulary = vocabularies[build]
         own, own_problems = _understood(_given(placement.file, placement.flags, placement.matrix), vocabulary)
-        effective = _Effective({**shared, **own}, vocabulary)
+        effective = _Effective({**shared[build][0], **own}, vocabulary)
         problems += own_problems
         problems += _split_problems(effective, n_devices)
         problems += _slot_problems(effective, settings.workloads)
@@ -54,8 +64,27 @@ def check_flags(experiment: Experiment, vocabulary: FlagVocabulary, n_devices: i
     return list({problem.message: problem for problem in problems}.values())
 
 
+def _shared_problems(found: Mapping[str, Sequence[ConfigError]]) -> list[ConfigError]:
+    """Return the problems that builds have with the flags that all share, each once, with the builds if only some."""
+    first: dict[str, ConfigError] = {}
+    builds: dict[str, list[str]] = {}
+    for build, problems in found.items():
+        for problem in problems:
+            first.setdefault(problem.message, problem)
+            builds.setdefault(problem.message, []).append(build)
+
+    def told(problem: ConfigError) -> ConfigError:
+        having = builds[problem.message]
+        if len(having) == len(found):
+            return problem
+        named = f"build{'s' * (len(having) > 1)} {', '.join(map(repr, having))}"
+        return ConfigError(f"{problem.message} ({named})", "move it to the placements whose builds understand it")
+
+    return [told(problem) for problem in first.values()]
+
+
 def canonical(experiment: Experiment, vocabulary: FlagVocabulary) -> Experiment:
-    """Return the experiment with every flag under the build's own name for it.
+    """Return an experiment of one build with every flag under the build's own name for it.
 
     An alias takes its flag's name (`gpu-layers` and `n-gpu-layers` are one), a negative form its flag's name and
     the opposite value. Names that the build does not know stay as they are; `check_flags` reports them.

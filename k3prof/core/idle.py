@@ -25,8 +25,8 @@ _BLOCK_NS = 1_000_000_000
 _WINDOWED_BLOCK_NS = 3_000_000_000
 _PERIODS_PER_BLOCK = 3
 _LEAST_TILED_FRAC = 0.9
-_ROUNDED_UP = 0.005
-_ROUNDED_DOWN = 0.01
+ROUNDED_UP_FRAC = 0.005
+ROUNDED_DOWN_FRAC = 0.01
 """Whole percents read up to half a percent too high where the driver rounds to the nearest, and up to one too low where
 it drops decimals. Which it does is not documented. Windows that see different shares average the error out to 0 or to
 half a percent; regular work may not: with five devices that take turns of exactly 28 ms, seen through windows of 1/6 s
@@ -161,7 +161,7 @@ def parallelism(series: Sequence[Series], intervals: Sequence[tuple[int, int]]) 
     sums, lengths_ns = (np.array(column, np.float64) for column in zip(*observed, strict=True))
     degree = float(np.average(sums, weights=lengths_ns))
     low = high = None
-    bias_low, bias_high = _ROUNDED_UP * windowed, _ROUNDED_DOWN * windowed
+    bias_low, bias_high = ROUNDED_UP_FRAC * windowed, ROUNDED_DOWN_FRAC * windowed
     if len(observed) > 1:
         half_width = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(observed) - 1)) * _standard_error(sums, lengths_ns)
         low, high = degree - half_width - bias_low, degree + half_width + bias_high

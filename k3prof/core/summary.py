@@ -10,11 +10,14 @@ import numpy as np
 
 from k3prof.core.device import DeviceKind
 from k3prof.core.evidence.proof import Proof
+from k3prof.core.gpu_figures import GpuFigures, Stretch, gpu_figures
 from k3prof.core.idle import Parallelism, parallelism
 from k3prof.core.ledger import Ledger
 from k3prof.core.metrics import METRICS
-from k3prof.core.timeline import BUSY_COUNTERS, Phase, PhaseKind, Series, busy_share
-from k3prof.core.trial import Caveat, Outcome, RequestRecord, TrialRecord, TrialStatus, Workload
+from k3prof.core.slowdowns import slowdown_caveats
+from k3prof.core.timeline import BUSY_COUNTERS, Phase, PhaseKind, Series, mean_share
+from k3prof.core.tracing_cost import serialized, serialized_caveat
+from k3prof.core.trial import Caveat, Outcome, RequestRecord, RequestStatus, TrialRecord, TrialStatus, Workload
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,10 @@ class WorkloadSummary:
         workload: The workload.
         rate: Tokens per second: `pp` or `tg`; None when no repetition counts.
         ttft_ms: Time to first token.
-        parallelism: P over the phase that the workload is about (prefill or decode); None when not observed.
+        parallelism: P over the phase that the workload is about (prefill or decode); None when not observed, and
+            where the split tracer kept devices from overlapping that otherwise might have.
         busy_frac: Mean busy share of each device in that phase, and of the host's `CPU`; None where not observed.
+        gpus: What the counters of each GPU say of that phase; empty without GPUs.
     """
 
     workload: Workload
@@ -51,6 +56,7 @@ class WorkloadSummary:
     ttft_ms: Spread | None
     parallelism: Parallelism | None
     busy_frac: Mapping[str, float | None]
+    gpus: tuple[GpuFigures, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class PlacementSummary:
         caveats: Reasons to doubt the figures.
         proof: What its last server's log proves; None where there is no log.
         ledgers: Where the time of a token went, one per workload whose splits were traced.
+        build: Name of the llama.cpp build that it ran on; empty when not known.
     """
 
     placement: str
@@ -74,6 +81,7 @@ class PlacementSummary:
     caveats: tuple[Caveat, ...]
     proof: Proof | None = None
     ledgers: tuple[Ledger, ...] = ()
+    build: str = ""
 
     def of(self, workload: Workload) -> WorkloadSummary | None:
         """Return the summary of a workload, or None when this placement was not asked for it."""
@@ -89,7 +97,7 @@ def phases(trial: TrialRecord) -> list[Phase]:
     found: list[Phase] = []
     if trial.ready_ns is not None:
         found.append(Phase(PhaseKind.LOAD, trial.started_ns, trial.ready_ns))
-    for (workload, role, repetition), requests in _repetitions(trial.requests).items():
+    for (workload, role, repetition), requests in repetitions(trial.requests).items():
         begin_ns = min(request.sent_ns for request in requests)
         end_ns = max(request.ended_ns for request in requests)
         if role != "measure":
@@ -106,11 +114,23 @@ def phases(trial: TrialRecord) -> list[Phase]:
     return sorted(found, key=lambda phase: phase.begin_ns)
 
 
+def tokens_done(request: RequestRecord, phase: Phase) -> int:
+    """Return the tokens that a request got done in a phase; 0 where the server does not tell."""
+    if phase.kind is PhaseKind.PREFILL:
+        return request.timings.prompt_n or 0
+    return int(request.tokens[(request.arrivals_ns > phase.begin_ns) & (request.arrivals_ns <= phase.end_ns)].sum())
+
+
 def device_counters(trial: TrialRecord, series: Iterable[Series]) -> list[Series]:
     """Return the busy counter of each device that is not the host, in the order of the devices."""
     by_device = {one.device: one for one in series if one.counter in BUSY_COUNTERS}
     names = [device.name for device in trial.devices if device.kind is not DeviceKind.CPU]
     return [by_device[name] for name in names if name in by_device]
+
+
+def load_s(trial: TrialRecord) -> float | None:
+    """Return the seconds from the server's start until it answered; None when it never did."""
+    return None if trial.ready_ns is None else (trial.ready_ns - trial.started_ns) / 1e9
 
 
 def summarize_trial(
@@ -121,9 +141,13 @@ def summarize_trial(
     return PlacementSummary(
         placement=trial.spec.placement,
         outcome=trial.outcome,
-        load_s=None if trial.ready_ns is None else (trial.ready_ns - trial.started_ns) / 1e9,
+        load_s=load_s(trial),
         workloads=tuple(_summarize_workload(trial, one, series, all_phases) for one in trial.spec.workloads),
-        caveats=trial.caveats,
+        caveats=(
+            *trial.caveats,
+            *serialized_caveat(trial.spec),
+            *slowdown_caveats(trial.devices, all_phases, series),
+        ),
         proof=proof,
         ledgers=ledgers,
     )
@@ -175,13 +199,12 @@ def _summarize_workload(
 ) -> WorkloadSummary:
     measured = [
         requests
-        for (of, role, _), requests in _repetitions(trial.requests).items()
+        for (of, role, _), requests in repetitions(trial.requests).items()
         if of == workload and role == "measure"
     ]
     kind = PhaseKind.PREFILL if workload.kind == "pp" else PhaseKind.DECODE
-    intervals = [
-        (phase.begin_ns, phase.end_ns) for phase in all_phases if phase.kind is kind and phase.workload == workload.name
-    ]
+    own_phases = [phase for phase in all_phases if phase.kind is kind and phase.workload == workload.name]
+    intervals = [(phase.begin_ns, phase.end_ns) for phase in own_phases]
     order = [device.name for device in trial.devices]
     busy_counters = sorted(
         (one for one in series if one.counter in BUSY_COUNTERS),
@@ -191,9 +214,18 @@ def _summarize_workload(
         workload=workload,
         rate=_spread_of(workload.kind, measured),
         ttft_ms=_spread_of("ttft", measured),
-        parallelism=parallelism(device_counters(trial, series), intervals),
-        busy_frac={one.device: _mean_busy(one, intervals) for one in busy_counters},
+        parallelism=(
+            None if serialized(trial.spec, workload) else parallelism(device_counters(trial, series), intervals)
+        ),
+        busy_frac={one.device: mean_share(one, intervals) for one in busy_counters},
+        gpus=gpu_figures(trial.devices, series, [_stretch(trial, workload, phase) for phase in own_phases]),
     )
+
+
+def _stretch(trial: TrialRecord, workload: Workload, phase: Phase) -> Stretch:
+    requests = repetitions(trial.requests)[workload, "measure", phase.repetition]
+    whole = all(request.status is RequestStatus.OK for request in requests)
+    return Stretch(phase.begin_ns, phase.end_ns, sum(tokens_done(one, phase) for one in requests) if whole else 0)
 
 
 def _spread_of(metric: str, measured: Iterable[Sequence[RequestRecord]]) -> Spread | None:
@@ -201,15 +233,10 @@ def _spread_of(metric: str, measured: Iterable[Sequence[RequestRecord]]) -> Spre
     return spread([value for value in values if value is not None])
 
 
-def _mean_busy(series: Series, intervals: Sequence[tuple[int, int]]) -> float | None:
-    shares = [(busy_share(series, begin, end), end - begin) for begin, end in intervals]
-    observed = [(share, ns) for share, ns in shares if share is not None]
-    return sum(s * ns for s, ns in observed) / sum(ns for _, ns in observed) if observed else None
-
-
-def _repetitions(
+def repetitions(
     requests: Iterable[RequestRecord],
 ) -> dict[tuple[Workload, str, int], list[RequestRecord]]:
+    """Return requests by workload, role and repetition: one list has the streams that ran at the same time."""
     grouped: dict[tuple[Workload, str, int], list[RequestRecord]] = defaultdict(list)
     for request in requests:
         grouped[request.workload, request.role, request.repetition].append(request)

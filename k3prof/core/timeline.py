@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Readings = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,10 @@ class ClockAnchor:
 
     monotonic_ns: int
     unix_ns: int
+
+    def unix_at(self, monotonic_ns: int) -> int:
+        """Return the date of a monotonic time, in nanoseconds since 1970 in UTC."""
+        return self.unix_ns + monotonic_ns - self.monotonic_ns
 
 
 class PhaseKind(StrEnum):
@@ -169,6 +177,22 @@ def busy_share(series: Series, begin_ns: int, end_ns: int) -> float | None:
         return float((end - begin) / (end_ns - begin_ns))
     inside = (series.time_ns > begin_ns) & (series.time_ns <= end_ns)
     return float(series.value[inside].mean()) if inside.any() else None
+
+
+def mean_share(series: Series, intervals: Iterable[tuple[int, int]]) -> float | None:
+    """Return the share over several intervals, each weighing as much as its length; None where none was observed."""
+    shares = [(busy_share(series, begin_ns, end_ns), end_ns - begin_ns) for begin_ns, end_ns in intervals]
+    observed = [(share, ns) for share, ns in shares if share is not None]
+    return sum(share * ns for share, ns in observed) / sum(ns for _, ns in observed) if observed else None
+
+
+def reading(series: Series, intervals: Iterable[tuple[int, int]], of: Callable[[Readings], Any]) -> float | None:
+    """Return a statistic of the readings taken in some intervals; None where there are none."""
+    inside = np.zeros(series.time_ns.size, bool)
+    for begin_ns, end_ns in intervals:
+        inside |= (series.time_ns > begin_ns) & (series.time_ns <= end_ns)
+    known = series.value[inside & ~np.isnan(series.value)]
+    return float(of(known)) if known.size else None
 
 
 def busy_steps(series: Series, begin_ns: int, end_ns: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

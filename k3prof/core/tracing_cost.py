@@ -9,7 +9,7 @@ from typing import Literal
 
 from k3prof.core.metrics import METRICS
 from k3prof.core.spans import SplitMode
-from k3prof.core.trial import Caveat, RequestRecord, Workload
+from k3prof.core.trial import Caveat, RequestRecord, TrialSpec, Workload
 
 Arm = Literal["measure", "untraced"]
 
@@ -83,3 +83,27 @@ def cost_caveat(mode: SplitMode, costs: Sequence[TracingCost]) -> Caveat | None:
         f"time per token with the {mode} split tracer on: {shown}{serial}",
         "for rates alone, run without --splits",
     )
+
+
+def serialized(spec: TrialSpec, workload: Workload) -> bool:
+    """Return whether the tracer kept devices from overlapping that otherwise might have.
+
+    In its exact mode each split is waited for. Prefill passes ubatches from device to device as in a pipeline, and
+    several streams keep several devices busy; one stream's tokens come one after another, whoever watches.
+    """
+    return spec.splits is SplitMode.EXACT and (workload.kind == "pp" or workload.streams > 1)
+
+
+def serialized_caveat(spec: TrialSpec) -> list[Caveat]:
+    """Return what to say where P would show the tracer instead of the placement."""
+    names = [one.name for one in spec.workloads if serialized(spec, one)]
+    if not names:
+        return []
+    return [
+        Caveat(
+            "splits-in-turn",
+            f"{', '.join(names)}: P is unknown: the exact split tracer waits for each split, so that devices cannot "
+            "overlap as they would without it",
+            "for P, run with --splits light or without --splits",
+        )
+    ]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from k3prof.core.ledger import Ledger, Observed, ledger
 from k3prof.core.spans import Spans, SplitMode
-from k3prof.core.summary import phases
-from k3prof.core.timeline import Phase, PhaseKind
-from k3prof.core.trial import RequestRecord, RequestStatus, TrialRecord, Workload
+from k3prof.core.summary import phases, tokens_done
+from k3prof.core.timeline import PhaseKind
+from k3prof.core.trial import RequestStatus, TrialRecord, Workload
 
 
 def trial_ledgers(trial: TrialRecord, spans_between: Callable[[int, int], Spans]) -> tuple[Ledger, ...]:
@@ -38,12 +38,5 @@ def _repetitions(
             if (one.workload, one.role, one.repetition) == (workload, "measure", phase.repetition)
         ]
         if all(one.status is RequestStatus.OK for one in requests):
-            tokens = sum(_tokens(one, phase) for one in requests)
+            tokens = sum(tokens_done(one, phase) for one in requests)
             yield Observed(phase.begin_ns, phase.end_ns, tokens, spans_between(phase.begin_ns, phase.end_ns))
-
-
-def _tokens(request: RequestRecord, phase: Phase) -> int:
-    """Return the tokens that a request got done in a phase; 0 where the server does not tell."""
-    if phase.kind is PhaseKind.PREFILL:
-        return request.timings.prompt_n or 0
-    return int(request.tokens[(request.arrivals_ns > phase.begin_ns) & (request.arrivals_ns <= phase.end_ns)].sum())

@@ -72,6 +72,8 @@ def read_log(text: str) -> LoadedServer:
         memory=read_memory([line for line in server if load and line.number >= load[0].number]),
         requests=read_requests(since_start),
         caveats=(*_doubts(sections.doubts, verbosity), *find_fallbacks(since_start)),
+        threads=_threads(server),
+        sampler_chain=_sampler_chain(since_start),
     )
 
 
@@ -90,6 +92,8 @@ def _doubts(codes: Iterable[str], verbosity: int | None) -> list[Caveat]:
 
 _BUILD = re.compile(r"(?:build(?:: | = | )|build info \|.*?\bbuild=)(\d{1,9})(?: \(| commit=\"?)([0-9a-f]{5,40})")
 _VERBOSITY = re.compile(r"verbosity = (\d{1,4}) ")
+_THREADS = re.compile(r"system_info: n_threads = (\d{1,5})(?: \(n_threads_batch = (\d{1,5})\))?")
+_SAMPLER_CHAIN = re.compile(r"sampler chain: +(\S.*?) *$")
 _LOAD_MODE = re.compile(r"loading model tensors, this can take a while\.\.\. \((?:load_mode = ([\w+]+)|mmap = (\w+))")
 
 
@@ -101,6 +105,16 @@ def _build(server: Sequence[LogLine]) -> str | None:
 def _verbosity(server: Sequence[LogLine]) -> int | None:
     found = _first(_VERBOSITY, server)
     return int(found[1]) if found else None
+
+
+def _threads(server: Sequence[LogLine]) -> tuple[int, int] | None:
+    found = next((match for line in server if (match := _THREADS.search(line.text))), None)
+    return (int(found[1]), int(found[2] or found[1])) if found else None
+
+
+def _sampler_chain(lines: Sequence[LogLine]) -> str | None:
+    found = next((match for line in lines if (match := _SAMPLER_CHAIN.search(line.text))), None)
+    return found[1] if found else None
 
 
 def _load_mode(load: Sequence[LogLine]) -> str | None:

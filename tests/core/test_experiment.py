@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from k3prof.core.experiment import Placement, Settings, check_devices, combine, effective_flags, flag_text
+from k3prof.core.experiment import (
+    Experiment,
+    Placement,
+    Settings,
+    by_build,
+    check_devices,
+    combine,
+    effective_flags,
+    flag_text,
+)
 from k3prof.core.trial import Workload
 
 
@@ -13,6 +22,17 @@ def placement(**changes) -> Placement:
 def test_a_placements_flags_win_over_those_that_all_share():
     settings = Settings("demo:k3", "auto", "default", (Workload("tg", 8),), 3, None, {"ctx-size": 1, "fit": "off"})
     assert effective_flags(settings, placement(flags={"fit": "on"})) == {"ctx-size": 1, "fit": "on"}
+
+
+def test_the_parts_of_an_experiment_by_build_hold_each_placement_once_in_its_order():
+    settings = Settings("demo:k3", "auto", "default", (), 3, None, {})
+    builds = {"a": "mmq", "b": None, "c": "mmq", "d": "default"}
+    placements = tuple(placement(name=name, build=build) for name, build in builds.items())
+    parts = by_build(Experiment("x", settings, placements))
+    assert [(build, [one.name for one in part.placements]) for build, part in parts.items()] == [
+        ("mmq", ["a", "c"]),
+        ("default", ["b", "d"]),
+    ]
 
 
 def test_no_matrix_leaves_the_placement_as_it_is():

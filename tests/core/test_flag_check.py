@@ -54,7 +54,7 @@ def experiment(shared=None, workloads=("tg128",), matrix=(), **flags_of_placemen
 
 
 def complaints(asked: Experiment, n_devices: int | None = 3) -> list[str]:
-    return [f"{problem.message} | {problem.hint}" for problem in check_flags(asked, VOCABULARY, n_devices)]
+    return [f"{problem.message} | {problem.hint}" for problem in check_flags(asked, {"default": VOCABULARY}, n_devices)]
 
 
 # Names
@@ -198,12 +198,12 @@ def test_a_value_that_the_build_would_refuse_is_refused_first(flags, complaint):
 )
 def test_any_values_give_readable_problems_and_sound_ones_survive_canonical_names(flags, n_devices):
     asked = experiment(a=flags)
-    problems = check_flags(asked, VOCABULARY, n_devices)
+    problems = check_flags(asked, {"default": VOCABULARY}, n_devices)
     assert all(problem.message.isprintable() and problem.hint for problem in problems)
     renamed = canonical(asked, VOCABULARY)
     assert canonical(renamed, VOCABULARY) == renamed
     if not problems:
-        assert check_flags(renamed, VOCABULARY, n_devices) == []
+        assert check_flags(renamed, {"default": VOCABULARY}, n_devices) == []
         assert len(renamed.placements[0].flags) == len(flags)
 
 

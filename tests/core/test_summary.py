@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from k3prof.core.device import HOST, Device, DeviceKind
+from k3prof.core.spans import SplitMode
 from k3prof.core.summary import PlacementSummary, Spread, WorkloadSummary, merge, phases, rank, spread, summarize_trial
 from k3prof.core.timeline import Counter, PhaseKind, Series
 from k3prof.core.trial import Caveat, Outcome, RequestRecord, ServerTimings, TrialRecord, TrialStatus, Workload
@@ -121,3 +122,24 @@ def test_a_later_trial_adds_to_an_earlier_one_and_takes_nothing_away() -> None:
 def test_a_spread_of_nothing_is_unknown() -> None:
     assert spread([]) is None
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("workload", "mode", "known"),
+    [
+        (PP, SplitMode.EXACT, False),
+        (TG2, SplitMode.EXACT, False),
+        (TG, SplitMode.EXACT, True),
+        (PP, SplitMode.LIGHT, True),
+        (TG2, SplitMode.OFF, True),
+    ],
+)
+def test_p_is_unknown_where_the_tracer_kept_devices_from_overlapping(workload, mode, known):
+    requests = [request(workload, 2000, (3000, 4000, 8000), stream=stream) for stream in range(workload.streams)]
+    asked = trial(*requests, workloads=(workload,))
+    traced = replace(asked, spec=replace(asked.spec, splits=mode))
+    found = summarize_trial(traced, [busy("RPC0", 0.3), busy("RPC1", 0.3)])
+    assert (found.workloads[0].parallelism is not None) is known
+    assert found.workloads[0].busy_frac["RPC0"] == pytest.approx(0.3)
+    codes = [caveat.code for caveat in found.caveats]
+    assert codes == ([] if known else ["splits-in-turn"])

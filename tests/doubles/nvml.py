@@ -29,7 +29,7 @@ class FakeNvml:
         init_code: int = pynvml.NVML_SUCCESS,
         missing: Sequence[str] = (),
         driver: str = DRIVER_VERSION,
-        topology: int = pynvml.NVML_TOPOLOGY_NODE,
+        topology: int | Callable[[FakeGpu, FakeGpu], int] = pynvml.NVML_TOPOLOGY_NODE,
         peer_accesses: Sequence[int] = (),
     ) -> None:
         self.gpus = list(gpus)

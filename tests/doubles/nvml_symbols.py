@@ -178,7 +178,7 @@ class Symbols:
 
     @staticmethod
     def nvmlDeviceGetTopologyCommonAncestor(library: Any, gpu: FakeGpu, peer: FakeGpu, level: Any) -> None:
-        level._obj.value = library.topology
+        level._obj.value = library.topology(gpu, peer) if callable(library.topology) else library.topology
 
     @staticmethod
     def nvmlDeviceGetP2PStatus(library: Any, gpu: FakeGpu, peer: FakeGpu, access: int, status: Any) -> None:

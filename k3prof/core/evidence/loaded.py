@@ -257,6 +257,8 @@ class LoadedServer:
         memory: The last memory table.
         requests: Requests, in order of completion.
         caveats: Fallbacks that the server reported and went on, and doubts about this reading.
+        threads: Of the host that compute, in decode and in prompts.
+        sampler_chain: What tokens are chosen by, of the first request.
     """
 
     build: str | None = None
@@ -275,6 +277,8 @@ class LoadedServer:
     memory: tuple[MemoryRow, ...] | None = None
     requests: tuple[LoggedRequest, ...] = ()
     caveats: tuple[Caveat, ...] = ()
+    threads: tuple[int, int] | None = None
+    sampler_chain: str | None = None
 
     def mib_by_device(self, kind: BufferKind) -> Mapping[str, float] | None:
         """Return a kind's memory by device, or None where the log does not show it whole or names no device."""

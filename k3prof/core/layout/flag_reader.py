@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from k3prof.core.experiment import Experiment, flag_text
 from k3prof.core.flags import nearest
 from k3prof.core.trial import FlagValue
-from k3prof.errors import ConfigError
+from k3prof.errors import ConfigError, IneffectiveError
 
 _SWITCHES = ("kv-offload", "kv-unified", "repack", "mmap")
 _CANONICAL = {"gpu-layers": "n-gpu-layers", **{f"no-{name}": name for name in _SWITCHES}}
@@ -69,6 +69,10 @@ class FlagReader:
     def problem(self, name: str, what: str, hint: str = "") -> ConfigError:
         """Return a problem with a flag as an error that says where it stands."""
         return ConfigError(f"{self.where(name)}: {what}", hint)
+
+    def ignored(self, name: str, what: str, hint: str = "") -> IneffectiveError:
+        """Return a problem with a flag that llama-server would say nothing about, and go on as if it were not there."""
+        return IneffectiveError(f"{self.where(name)}: {what}", hint)
 
 
 def under_known_names(experiment: Experiment) -> Experiment:

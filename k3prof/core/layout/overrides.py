@@ -11,7 +11,7 @@ from k3prof.core.experiment import flag_text
 from k3prof.core.flags import nearest
 from k3prof.core.layout.std_regex import compile_pattern
 from k3prof.core.trial import FlagValue
-from k3prof.errors import ConfigError
+from k3prof.errors import ConfigError, IneffectiveError
 
 OVERRIDE_TENSOR, CPU_MOE, N_CPU_MOE, N_CPU_FFN = "override-tensor", "cpu-moe", "n-cpu-moe", "n-cpu-ffn"
 
@@ -112,7 +112,7 @@ def check_matches(patterns: Iterable[MatchedPattern], where: Callable[[str], str
     A number of layers may well reach over dense layers only; that is for a warning.
 
     Raises:
-        ConfigError: There is one.
+        IneffectiveError: There is one.
     """
     for pattern in patterns:
         if not pattern.matched and pattern.flag in (OVERRIDE_TENSOR, CPU_MOE):
@@ -120,7 +120,7 @@ def check_matches(patterns: Iterable[MatchedPattern], where: Callable[[str], str
             hint = "leave it out: this model has no routed experts"
             if pattern.flag == OVERRIDE_TENSOR:
                 hint = "it is searched in the tensors' full names, such as blk.3.ffn_gate_exps.weight"
-            raise ConfigError(f"{where(pattern.flag)}: {what}", hint)
+            raise IneffectiveError(f"{where(pattern.flag)}: {what}", hint)
 
 
 def with_buffer_types(value: FlagValue, buffer_types: Mapping[str, str]) -> str:

@@ -94,7 +94,7 @@ def predict(
         compute=compute.origin,
         longest_context=longest_context(model, layout, memory, reader),
         ceilings=tuple(
-            Ceiling(workload, roofline(model, layout, placed.rig, _decode_step(workload, layout)))
+            Ceiling(workload, roofline(model, layout, placed.rig, decode_step(workload, layout)))
             for workload in workloads
             if workload.kind == "tg"
         ),
@@ -102,7 +102,8 @@ def predict(
     )
 
 
-def _decode_step(workload: Workload, layout: Layout) -> ForwardPass:
+def decode_step(workload: Workload, layout: Layout) -> ForwardPass:
+    """Return what a `tg` workload computes at once, with the caches of a layout: one token per stream."""
     return ForwardPass(
         tokens=workload.streams,
         sequences=workload.streams,

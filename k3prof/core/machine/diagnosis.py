@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from k3prof.core.machine.gpu import GpuState
+from k3prof.core.machine.gpu import GpuPath, GpuState
 from k3prof.core.machine.host import HostFacts
 from k3prof.core.machine.host_bandwidth import HostBandwidth
 from k3prof.errors import K3profError
@@ -51,12 +51,14 @@ class Diagnosis:
         host: The machine.
         gpus: Its GPUs, as far as programs started from here see them.
         bandwidth: How fast its memory can be read; None when that was never measured.
+        gpu_paths: How these GPUs reach each other, pair by pair, as far as the driver tells.
     """
 
     findings: Sequence[Finding]
     host: HostFacts
     gpus: Sequence[GpuState]
     bandwidth: HostBandwidth | None
+    gpu_paths: Sequence[GpuPath] = ()
 
     @property
     def can_sweep(self) -> bool:

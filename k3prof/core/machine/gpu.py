@@ -1,4 +1,4 @@
-"""A GPU at the moment, as its driver describes it."""
+"""A GPU at the moment, as its driver describes it, and how it reaches others."""
 
 from __future__ import annotations
 
@@ -40,6 +40,21 @@ class PcieLink:
     def text(self) -> str:
         """As people write it: `gen1 x16 of gen4 x16`."""
         return f"gen{self.generation} x{self.width} of gen{self.highest_generation} x{self.highest_width}"
+
+
+@dataclass(frozen=True)
+class GpuPath:
+    """The way between two GPUs.
+
+    Attributes:
+        device: One of them, by name.
+        peer: The other.
+        text: The way, and what one may do in the other's memory, in a few words.
+    """
+
+    device: str
+    peer: str
+    text: str
 
 
 @dataclass(frozen=True)

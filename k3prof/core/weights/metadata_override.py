@@ -47,13 +47,13 @@ def _parse(part: str, model: Model, reader: FlagReader) -> tuple[str, Scalar]:
         raise reader.problem(_FLAG, f"{part!r} is no KEY=TYPE:VALUE", f"write for instance {example}")
     key, given = match["key"], match["type"]
     if key not in model.metadata:
-        raise reader.problem(_FLAG, f"the model has no key {key!r}", _similar(key, model))
+        raise reader.ignored(_FLAG, f"the model has no key {key!r}", _similar(key, model))
     old = model.metadata[key]
     if isinstance(old, tuple | Skipped):
-        raise reader.problem(_FLAG, f"{key} is a list, and llama-server silently ignores an override of one")
+        raise reader.ignored(_FLAG, f"{key} is a list, and llama-server silently ignores an override of one")
     wanted = _TYPES[type(old)]
     if given != wanted:
-        raise reader.problem(
+        raise reader.ignored(
             _FLAG,
             f"{key} is of type {wanted}, and llama-server ignores a value of type {given}",
             f"write {key}={wanted}:…",

@@ -1,0 +1,1 @@
+"""Hypotheses, what was measured to test them, and the verdicts on them."""

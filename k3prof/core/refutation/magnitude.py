@@ -1,0 +1,37 @@
+"""How large an effect is against what was predicted."""
+
+from __future__ import annotations
+
+import math
+
+from k3prof.core.refutation.hypothesis import Again, Band, Comparison, Hypothesis, Threshold
+from k3prof.core.refutation.verdict import Effect, Magnitude
+
+
+def magnitude(hypothesis: Hypothesis, effect: Effect) -> Magnitude | None:
+    """Return an effect's size by its whole interval; None for thresholds and where the interval does not tell."""
+    test = hypothesis.test
+    if isinstance(test, Threshold) or effect.low is None or effect.high is None:
+        return None
+    interval, unimportant = Band(effect.low, effect.high), Band(1 / test.smallest, test.smallest)
+    if interval.low in unimportant and interval.high in unimportant:
+        return Magnitude.NO_EFFECT
+    if isinstance(test, Again):
+        return None
+    if interval.low <= test.predict.high and test.predict.low <= interval.high:
+        return Magnitude.AS_PREDICTED
+    return None if test.claims_no_effect else _beside(interval, test)
+
+
+def _beside(interval: Band, test: Comparison) -> Magnitude | None:
+    """Return how an interval that misses the prediction lies to it; turned over where less than 1 is predicted."""
+    if test.predict.low > 1:
+        low, high, most, smallest = interval.low, interval.high, test.predict.high, test.smallest
+    else:
+        low, high = 1 / interval.high, 1 / interval.low
+        most, smallest = (math.inf if test.predict.low <= 0 else 1 / test.predict.low), test.smallest
+    if high < 1 / smallest:
+        return Magnitude.OPPOSITE
+    if low > most:
+        return Magnitude.LARGER
+    return Magnitude.SMALLER if low > 1 else None

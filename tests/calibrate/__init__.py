@@ -1,0 +1,1 @@
+"""How often verdicts are wrong, on simulated truth: `python -m tests.calibrate`."""
