@@ -27,7 +27,8 @@ from k3prof.store.toml_tables import (
 )
 
 SWEEP_FILE = "sweep.toml"
-NO_PLACEMENTS = (SWEEP_FILE, "hypotheses.toml")
+HYPOTHESES_FILE = "hypotheses.toml"
+NO_PLACEMENTS = (SWEEP_FILE, HYPOTHESES_FILE)
 MAX_COMBINATIONS = 1000
 
 
@@ -38,7 +39,7 @@ class Overrides:
     Attributes:
         only: Placements to run: a name, where `*` and `?` stand for anything.
         model: As in `sweep.toml`, but a relative path counts from the working directory.
-        build: As in `sweep.toml`.
+        build: As in `sweep.toml`; a placement that names its own build keeps it.
         devices: As in `sweep.toml`.
         repeat: As in `sweep.toml`.
         workloads: As in `sweep.toml`.
@@ -98,6 +99,11 @@ def _load(path: Path, overrides: Overrides) -> Experiment:
             )
         if n_sound == len(files):  # else nobody knows all the names
             placements = _select(placements, overrides.only)
+            if overrides.build is not None and all(placement.build is not None for placement in placements):
+                raise ConfigError(
+                    "--build: would change nothing: every placement to be run names its own build",
+                    "leave --build out, or take the key build out of a placement's file",
+                )
     if problems or settings is None:
         raise ConfigErrors(problems)
     return Experiment(shown_path(folder), settings, tuple(placements))
@@ -189,7 +195,7 @@ def _read_placements(file: Path) -> list[Placement]:
         )
     if problems:
         raise ConfigErrors(problems)
-    placements = combine(Placement(file.stem, table.about, table.flags, table.env, name), matrix)
+    placements = combine(Placement(file.stem, table.about, table.flags, table.env, name, build=table.build), matrix)
     for placement in placements:
         if not placement.name.isprintable():
             raise ConfigError(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 APPLICATION_ID = 0x6B337066  # "k3pf"
-SCHEMA_VERSION = 1
-
-TABLES = """
+VERSION_1 = """
 CREATE TABLE sweeps (
     id INTEGER PRIMARY KEY,
     monotonic_ns INTEGER NOT NULL,  -- one instant on both clocks: monotonic times differ between boots
@@ -84,3 +82,49 @@ CREATE TABLE logs (
     PRIMARY KEY (trial, program)
 );
 """
+
+TO_VERSION_2 = """
+CREATE TABLE hypotheses (
+    digest TEXT PRIMARY KEY,
+    record TEXT NOT NULL,           -- JSON: in its latest words
+    registered_unix_ns INTEGER NOT NULL,
+    registered_monotonic_ns INTEGER NOT NULL,
+    sweep INTEGER NOT NULL REFERENCES sweeps,
+    trials_before INTEGER NOT NULL  -- how many trials the trace held then
+);
+CREATE TABLE legs (
+    trial INTEGER PRIMARY KEY REFERENCES trials,
+    round INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    placement TEXT NOT NULL,
+    twin INTEGER NOT NULL           -- 0 or 1
+);
+CREATE TABLE verdicts (
+    id INTEGER PRIMARY KEY,
+    hypothesis TEXT NOT NULL REFERENCES hypotheses,
+    judged_unix_ns INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,        -- how many it was judged by
+    record TEXT NOT NULL            -- JSON
+);
+CREATE TABLE op_shares (
+    trial INTEGER NOT NULL REFERENCES trials,
+    name TEXT NOT NULL,             -- part.MoE, op.MUL_MAT, ...
+    frac REAL NOT NULL,
+    PRIMARY KEY (trial, name)
+);
+CREATE TABLE events (
+    trial INTEGER NOT NULL REFERENCES trials,
+    time_ns INTEGER NOT NULL,       -- monotonic
+    device TEXT NOT NULL,           -- empty where the driver does not tell
+    kind TEXT NOT NULL,             -- lost, xid, ecc, lacks, process, peer
+    detail TEXT NOT NULL,
+    number INTEGER                  -- the Xid, or the pid
+);
+CREATE INDEX events_by_trial ON events (trial);
+"""
+
+UPGRADES = (TO_VERSION_2,)
+"""What each version adds to the one before, from version 2 on; a new trace is version 1 with all of them."""
+
+SCHEMA_VERSION = 1 + len(UPGRADES)
+TABLES = VERSION_1 + "".join(UPGRADES)

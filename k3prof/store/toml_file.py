@@ -104,6 +104,35 @@ def check(
         raise ConfigErrors([_problem(details, place, keys) for details in error.errors()]) from error
 
 
+def check_each_key(
+    adapter: TypeAdapter[Record],
+    document: object,
+    place: Callable[[str], str],
+    keys: Sequence[str],
+    problems: list[ConfigError],
+) -> tuple[Record, set[str]]:
+    """Return the record of a table's well-formed keys, so that these can be checked further, and the other keys.
+
+    Args:
+        adapter: What the document should be; every key has a default.
+        document: As for `check`.
+        place: As for `check`.
+        keys: As for `check`.
+        problems: Gets what is wrong with the other keys.
+
+    Raises:
+        ConfigErrors: The document is no table.
+    """
+    if not isinstance(document, dict):
+        return check(adapter, document, place), set()
+    sound: dict[str, Any] = {}
+    for key, value in document.items():
+        with collecting(problems):
+            check(adapter, {key: value}, place, keys)
+            sound[key] = value
+    return check(adapter, sound, place), document.keys() - sound.keys()
+
+
 def _problem(error: ErrorDetails, place: Callable[[str], str], keys: Sequence[str]) -> ConfigError:
     where, context = place(_dotted(error["loc"])), error.get("ctx", {})
     match error["type"]:
@@ -111,8 +140,9 @@ def _problem(error: ErrorDetails, place: Callable[[str], str], keys: Sequence[st
             table = _dotted(error["loc"][:-1])
             siblings = [key.rpartition(".")[2] for key in keys if key.rpartition(".")[0] == table]
             near = nearest(str(error["loc"][-1]), siblings)
-            known = f"known keys: {', '.join(siblings)}; llama-server's flags stand under [flags]"
-            hint = f"did you mean {near}?" if near else known
+            known = f"known keys: {', '.join(siblings)}"
+            flags = "; llama-server's flags stand under [flags]" if "flags" in keys else ""
+            hint = f"did you mean {near}?" if near else known + flags
             return ConfigError(f"{where}: unknown key", hint)
         case "refused":
             return ConfigError(f"{where}: {context['message']}", context["hint"])

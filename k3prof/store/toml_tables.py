@@ -17,46 +17,47 @@ from k3prof.core.trial import FlagValue, Workload
 from k3prof.store.toml_file import shown
 
 
-def _refusal(message: str, hint: str = "") -> PydanticCustomError:
+def refusal(message: str, hint: str = "") -> PydanticCustomError:
+    """Return what a validator raises so that `toml_file.check` reports a message and a hint under the key."""
     return PydanticCustomError("refused", "{message}", {"message": message, "hint": hint})
 
 
 def _text(value: str) -> str:
     if not value:
-        raise _refusal("an empty text", "give a value, or leave the key out")
+        raise refusal("an empty text", "give a value, or leave the key out")
     if "\0" in value:
-        raise _refusal("a NUL character, which no command line can carry", "remove \\u0000")
+        raise refusal("a NUL character, which no command line can carry", "remove \\u0000")
     return value
 
 
 def _env_name(name: str) -> str:
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
-        raise _refusal("no name of an environment variable", "use letters, digits and underscores")
+        raise refusal("no name of an environment variable", "use letters, digits and underscores")
     if reserve := reserved_variable(name):
-        raise _refusal(f"not yours to set: {reserve.reason}", reserve.remedy)
+        raise refusal(f"not yours to set: {reserve.reason}", reserve.remedy)
     return name
 
 
 def _env_text(value: object) -> str:
     if not isinstance(value, str):
-        raise _refusal(f"an environment variable is text, not {shown(value)}", 'put the value in quotes: "64"')
+        raise refusal(f"an environment variable is text, not {shown(value)}", 'put the value in quotes: "64"')
     if "\0" in value:
-        raise _refusal("a NUL character, which no environment can carry", "remove \\u0000")
+        raise refusal("a NUL character, which no environment can carry", "remove \\u0000")
     return value
 
 
 def _workload(value: object) -> Workload:
     if not isinstance(value, str):
-        raise _refusal(f"{shown(value)} is no workload", "write pp512, tg128, tg128@d4096 or tg128 x4, in quotes")
+        raise refusal(f"{shown(value)} is no workload", "write pp512, tg128, tg128@d4096 or tg128 x4, in quotes")
     return Workload.parse(value)
 
 
 def _some_and_all_different(workloads: tuple[Workload, ...]) -> tuple[Workload, ...]:
     if not workloads:
-        raise _refusal("an empty list", "give at least one workload, or leave the key out")
+        raise refusal("an empty list", "give at least one workload, or leave the key out")
     for position, workload in enumerate(workloads):
         if workload in workloads[:position]:
-            raise _refusal(f"{workload.name} stands here twice", "repeat = 3 measures each workload three times")
+            raise refusal(f"{workload.name} stands here twice", "repeat = 3 measures each workload three times")
     return workloads
 
 
@@ -66,36 +67,35 @@ def _flag_value(value: object) -> FlagValue:
     if not isinstance(value, list):
         return _flag_part(value)
     if not value:
-        raise _refusal("an empty list", "give at least one value, or leave the key out")
+        raise refusal("an empty list", "give at least one value, or leave the key out")
     return tuple(_flag_part(part) for part in value)
 
 
 def _flag_part(value: object) -> int | float | str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise _refusal(
+        raise refusal(
             f"{shown(value)} is no value of a flag",
             "write a number, text in quotes, true or false, or a list of numbers or texts",
         )
     if isinstance(value, str):
         return _text(value)
     if not math.isfinite(value) or abs(value) >= 1 << 63:
-        raise _refusal(f"no number for a flag: {shown(value)}", "write a finite number of at most 64 bits")
+        raise refusal(f"no number for a flag: {shown(value)}", "write a finite number of at most 64 bits")
     return value
 
 
 def _split_mode(value: object) -> SplitMode:
     if isinstance(value, str) and value in {mode.value for mode in SplitMode}:
         return SplitMode(value)
-    raise _refusal(f"{shown(value)} is no way to trace splits", "write exact, light or off")
+    raise refusal(f"{shown(value)} is no way to trace splits", "write exact, light or off")
 
 
 Text = Annotated[str, Strict(), AfterValidator(_text)]
 FlagSetting = Annotated[FlagValue, PlainValidator(_flag_value)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvText = Annotated[str, PlainValidator(_env_text)]
-Workloads = Annotated[
-    tuple[Annotated[Workload, PlainValidator(_workload)], ...], AfterValidator(_some_and_all_different)
-]
+WorkloadText = Annotated[Workload, PlainValidator(_workload)]
+Workloads = Annotated[tuple[WorkloadText, ...], AfterValidator(_some_and_all_different)]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -127,6 +127,7 @@ class PlacementTable:
     """One placement's file; `matrix` without its `env`."""
 
     about: Annotated[str, Strict()] = ""
+    build: Text | None = None
     flags: dict[Text, FlagSetting] = field(default_factory=dict)
     env: dict[EnvName, EnvText] = field(default_factory=dict)
     matrix: dict[Text, Annotated[list[FlagSetting], Field(min_length=1)]] = field(default_factory=dict)

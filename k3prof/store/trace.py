@@ -5,63 +5,55 @@ Each method commits before it returns, so that a killed process loses at most th
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from k3prof.core.build import Build
 from k3prof.core.device import Device
+from k3prof.core.events import DeviceEvent
 from k3prof.core.layout.planned_buffers import PlannedBuffer
+from k3prof.core.refutation.hypothesis import Hypothesis
+from k3prof.core.refutation.leg import LegPlace
+from k3prof.core.refutation.verdict import Verdict
 from k3prof.core.spans import Spans
 from k3prof.core.timeline import ClockAnchor, Series
-from k3prof.core.trial import (
-    Caveat,
-    Command,
-    Failure,
-    Outcome,
-    RequestRecord,
-    TrialRecord,
-    TrialSpec,
-    TrialStatus,
-)
+from k3prof.core.trial import Caveat, Command, Outcome, RequestRecord, TrialRecord, TrialSpec
 from k3prof.core.weights.model import Model
-from k3prof.errors import TraceError
-from k3prof.store.requests import add_requests, read_requests
+from k3prof.store.refutation import (
+    RegisteredHypothesis,
+    add_hypothesis,
+    add_leg,
+    add_op_shares,
+    add_verdict,
+    next_round,
+    read_hypotheses,
+    read_legs,
+    read_op_shares,
+    read_verdicts,
+)
+from k3prof.store.requests import add_requests
 from k3prof.store.samples import add_samples, read_samples
 from k3prof.store.spans import add_spans, read_spans
+from k3prof.store.sweeps import SweepRecord, add_sweep, read_anchors, read_last_sweep, read_of_each_trial
 from k3prof.store.trace_file import TraceFile
+from k3prof.store.trials import (
+    add_caveats,
+    add_events,
+    add_trial,
+    finish_trial,
+    read_command,
+    read_events,
+    read_log,
+    read_predicted,
+    read_trials,
+)
 
-_SPEC = TypeAdapter(TrialSpec)
-_DEVICES = TypeAdapter(tuple[Device, ...])
 _BUILD = TypeAdapter(Build)
-
-
-_COMMAND = TypeAdapter(Command)
 _MODEL = TypeAdapter(Model)
-_PREDICTED = TypeAdapter(tuple[PlannedBuffer, ...] | None)
-
-
-@dataclass(frozen=True)
-class SweepRecord:
-    """One invocation of a sweep.
-
-    Attributes:
-        id: Its number in the trace.
-        anchor: One instant on both clocks; None when the date is not known.
-        settings: The settings as given.
-        host: Facts of the machine.
-        asked: Placements and the hashes of their configurations, in the order of asking.
-    """
-
-    id: int
-    anchor: ClockAnchor | None
-    settings: Mapping[str, object]
-    host: Mapping[str, object]
-    asked: tuple[tuple[str, str], ...]
 
 
 class Trace:
@@ -104,26 +96,14 @@ class Trace:
     ) -> int:
         """Note an invocation and return its number; trials that a killed one left running become interrupted."""
         with self._file.writing() as db:
-            db.execute(
-                "UPDATE trials SET status = ?, message = ? WHERE status = ?",
-                (TrialStatus.INTERRUPTED, "the sweep ended before the trial did", TrialStatus.RUNNING),
-            )
-            row = db.execute(
-                "INSERT INTO sweeps (monotonic_ns, unix_ns, settings, host, asked) VALUES (?, ?, ?, ?, ?)",
-                (
-                    anchor.monotonic_ns if anchor else 0,
-                    anchor.unix_ns if anchor else 0,
-                    json.dumps(settings),
-                    json.dumps(host),
-                    json.dumps(asked),
-                ),
-            )
-            return int(row.lastrowid or 0)
+            return add_sweep(db, anchor, settings, host, asked)
 
     def add_build(self, build: Build) -> None:
         """Note a build that trials refer to."""
         with self._file.writing() as db:
-            db.execute("INSERT OR REPLACE INTO builds VALUES (?, ?)", (build.identity, _text(_BUILD.dump_json(build))))
+            db.execute(
+                "INSERT OR REPLACE INTO builds VALUES (?, ?)", (build.identity, _BUILD.dump_json(build).decode())
+            )
 
     def add_model(self, fingerprint: str, model: Model) -> None:
         """Note what the header of a model says that trials refer to."""
@@ -144,21 +124,7 @@ class Trace:
     ) -> int:
         """Note a trial that starts now, with the buffers that were predicted for it, and return its number."""
         with self._file.writing() as db:
-            row = db.execute(
-                "INSERT INTO trials (sweep, configuration, spec, devices, command, predicted, started_ns, status)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    sweep,
-                    spec.configuration,
-                    _text(_SPEC.dump_json(spec)),
-                    _text(_DEVICES.dump_json(tuple(devices))),
-                    _text(_COMMAND.dump_json(command)),
-                    _text(_PREDICTED.dump_json(None if predicted is None else tuple(predicted))),
-                    started_ns,
-                    TrialStatus.RUNNING,
-                ),
-            )
-            return int(row.lastrowid or 0)
+            return add_trial(db, sweep, spec, devices, command, predicted=predicted, started_ns=started_ns)
 
     def mark_ready(self, trial: int, ready_ns: int) -> None:
         """Note when the server had loaded its model."""
@@ -184,22 +150,37 @@ class Trace:
     def add_caveats(self, trial: int, caveats: Sequence[Caveat]) -> None:
         """Add reasons to doubt a trial's figures."""
         with self._file.writing() as db:
-            db.executemany(
-                "INSERT INTO caveats VALUES (?, ?, ?, ?)",
-                [(trial, one.code, one.message, one.remedy) for one in caveats],
-            )
+            add_caveats(db, trial, caveats)
+
+    def add_events(self, trial: int, events: Sequence[DeviceEvent]) -> None:
+        """Add what happened to a trial's devices."""
+        with self._file.writing() as db:
+            add_events(db, trial, events)
 
     def finish_trial(self, trial: int, outcome: Outcome, ended_ns: int, logs: Mapping[str, bytes]) -> None:
         """Note how a trial ended, with the whole logs of its programs."""
         with self._file.writing() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO logs VALUES (?, ?, ?)",
-                [(trial, program, zlib.compress(text)) for program, text in logs.items()],
-            )
-            db.execute(
-                "UPDATE trials SET ended_ns = ?, status = ?, failure = ?, message = ?, evidence = ? WHERE id = ?",
-                (ended_ns, outcome.status, outcome.failure, outcome.message, outcome.evidence, trial),
-            )
+            finish_trial(db, trial, outcome, ended_ns, logs)
+
+    def register_hypothesis(self, hypothesis: Hypothesis, sweep: int) -> None:
+        """Note a hypothesis before it is tested; one that is judged alike keeps its first date."""
+        with self._file.writing() as db:
+            add_hypothesis(db, hypothesis, sweep)
+
+    def add_leg(self, trial: int, place: LegPlace) -> None:
+        """Note that a trial is a leg of a round."""
+        with self._file.writing() as db:
+            add_leg(db, trial, place)
+
+    def add_verdict(self, verdict: Verdict, unix_ns: int) -> None:
+        """Note a verdict on a registered hypothesis; see `store.refutation.add_verdict`."""
+        with self._file.writing() as db:
+            add_verdict(db, verdict, unix_ns)
+
+    def add_op_shares(self, trial: int, shares: Mapping[str, float]) -> None:
+        """Note the shares of a pass that ops took in a trial."""
+        with self._file.writing() as db:
+            add_op_shares(db, trial, shares)
 
     def last_sweep(self) -> SweepRecord:
         """Return the latest invocation.
@@ -207,27 +188,19 @@ class Trace:
         Raises:
             TraceError: There was none yet.
         """
-        rows = self._file.rows(
-            "SELECT id, monotonic_ns, unix_ns, settings, host, asked FROM sweeps ORDER BY id DESC LIMIT 1"
-        )
-        if not rows:
-            raise TraceError(f"{self._file.path}: holds no sweep yet")
-        number, monotonic_ns, unix_ns, settings, host, asked = rows[0]
-        return SweepRecord(
-            number,
-            ClockAnchor(monotonic_ns, unix_ns) if unix_ns else None,
-            json.loads(settings),
-            json.loads(host),
-            tuple((placement, configuration) for placement, configuration in json.loads(asked)),
-        )
+        return read_last_sweep(self._file)
 
     def anchors(self) -> dict[int, ClockAnchor]:
         """Return what dates the monotonic times of trials, by their numbers; those that nothing dates are left out."""
-        rows = self._file.rows(
-            "SELECT trials.id, monotonic_ns, unix_ns FROM trials JOIN sweeps ON sweeps.id = trials.sweep"
-            " WHERE unix_ns ORDER BY trials.id"
-        )
-        return {trial: ClockAnchor(monotonic_ns, unix_ns) for trial, monotonic_ns, unix_ns in rows}
+        return read_anchors(self._file)
+
+    def hosts(self) -> dict[int, Mapping[str, Any]]:
+        """Return the facts of the machine that each trial ran on, by the trial's number."""
+        return read_of_each_trial(self._file, "host")
+
+    def settings(self) -> dict[int, Mapping[str, Any]]:
+        """Return the settings, as given, that each trial ran under, by the trial's number."""
+        return read_of_each_trial(self._file, "settings")
 
     def builds(self) -> list[Build]:
         """Return every build that trials refer to."""
@@ -237,28 +210,11 @@ class Trace:
 
     def trials(self, configuration: str | None = None) -> list[TrialRecord]:
         """Return trials in order of their start, of one configuration or of all."""
-        rows = self._file.rows(
-            "SELECT id, spec, devices, started_ns, ready_ns, ended_ns, status, failure, message, evidence FROM trials"
-            " WHERE configuration = coalesce(?, configuration) ORDER BY id",
-            configuration,
-        )
-        return [
-            TrialRecord(
-                id=number,
-                spec=_SPEC.validate_json(spec),
-                devices=_DEVICES.validate_json(devices),
-                started_ns=started_ns,
-                ready_ns=ready_ns,
-                ended_ns=ended_ns,
-                outcome=Outcome(TrialStatus(status), Failure(failure) if failure else None, message, evidence),
-                requests=tuple(read_requests(self._file, number)),
-                caveats=tuple(
-                    Caveat(*row)
-                    for row in self._file.rows("SELECT code, message, remedy FROM caveats WHERE trial = ?", number)
-                ),
-            )
-            for number, spec, devices, started_ns, ready_ns, ended_ns, status, failure, message, evidence in rows
-        ]
+        return read_trials(self._file, configuration)
+
+    def events(self, trial: int) -> list[DeviceEvent]:
+        """Return what happened to a trial's devices, in order of time."""
+        return read_events(self._file, trial)
 
     def series(self, trial: int) -> list[Series]:
         """Return everything sampled during a trial, one series per device and counter."""
@@ -270,12 +226,11 @@ class Trace:
 
     def command(self, trial: int) -> Command:
         """Return what was started for a trial."""
-        return _COMMAND.validate_json(self._file.rows("SELECT command FROM trials WHERE id = ?", trial)[0][0])
+        return read_command(self._file, trial)
 
     def predicted(self, trial: int) -> tuple[PlannedBuffer, ...] | None:
         """Return the buffers that were predicted before a trial started; None when nothing was."""
-        ((text,),) = self._file.rows("SELECT predicted FROM trials WHERE id = ?", trial)
-        return _PREDICTED.validate_json(text)
+        return read_predicted(self._file, trial)
 
     def model(self, fingerprint: str) -> Model | None:
         """Return what the header of a model says; None when the trace does not hold it."""
@@ -284,9 +239,24 @@ class Trace:
 
     def log(self, trial: int, program: str = "llama-server") -> str | None:
         """Return the whole log of one of a trial's programs, undecodable bytes replaced; None when there is none."""
-        rows = self._file.rows("SELECT text FROM logs WHERE trial = ? AND program = ?", trial, program)
-        return zlib.decompress(rows[0][0]).decode(errors="replace") if rows else None
+        return read_log(self._file, trial, program)
 
+    def registered(self) -> list[RegisteredHypothesis]:
+        """Return all hypotheses in the order of their registration."""
+        return read_hypotheses(self._file)
 
-def _text(json_bytes: bytes) -> str:
-    return json_bytes.decode()
+    def legs(self) -> list[tuple[int, LegPlace]]:
+        """Return the trials that are legs, in the order of rounds and of places in them."""
+        return read_legs(self._file)
+
+    def next_round(self) -> int:
+        """Return the number of the round after the last one."""
+        return next_round(self._file)
+
+    def verdicts(self) -> list[tuple[int, Verdict]]:
+        """Return all verdicts with their dates in unix nanoseconds, the oldest first."""
+        return read_verdicts(self._file)
+
+    def op_shares(self, trial: int) -> dict[str, float]:
+        """Return the shares of a pass that ops took in a trial; empty when they were not profiled."""
+        return read_op_shares(self._file, trial)

@@ -1,4 +1,4 @@
-"""One SQLite file on disk: opened, locked, checked to be a trace of this version, read and written."""
+"""One SQLite file on disk: opened, locked, checked to be a trace, read, written and brought up to this version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from k3prof.errors import TraceError
-from k3prof.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES
+from k3prof.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, UPGRADES
 
 _BUSY_TIMEOUT_S = 30.0
 
@@ -33,8 +33,10 @@ class TraceFile:
     def writable(cls, path: Path) -> TraceFile:
         """Open a file to add to it, making it if it is not there, and keep other writers out.
 
+        A trace of an older version becomes one of this version.
+
         Raises:
-            TraceError: It cannot be written, is no trace, is of another version, or another process is writing to it.
+            TraceError: It cannot be written, is no trace, is of a newer version, or another process is writing to it.
         """
         _check_kind(path)
         try:
@@ -49,17 +51,20 @@ class TraceFile:
         try:
             # Looked at read-only first, since opening to write already changes a file.
             cls.readable(path).close()
-            return cls(path, _connect(path, "rw"), lock_fd)
+            file = cls(path, _connect(path, "rw"), lock_fd)
         except BaseException:
             os.close(lock_fd)
             raise
+        with file.closing_on_error():
+            file._upgrade()
+        return file
 
     @classmethod
     def readable(cls, path: Path) -> TraceFile:
         """Open a finished or growing trace to read it.
 
         Raises:
-            TraceError: It is not there, is no trace, or is of another version.
+            TraceError: It is not there, is no trace, or is of a newer version.
         """
         if not path.exists():
             raise TraceError(f"{path}: no such trace", "`k3prof sweep` makes one")
@@ -111,18 +116,40 @@ class TraceFile:
         except sqlite3.Error as error:
             raise TraceError(f"{self.path}: cannot be read: {error}") from error
 
+    def rows_since(self, version: int, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Return all rows of a query about tables that traces have since a version; none from an older trace."""
+        return self.rows(query, *parameters) if self._version() >= version else []
+
+    def _version(self) -> int:
+        ((version,),) = self.rows("PRAGMA user_version")
+        return int(version)
+
     def _check_version(self) -> None:
         ((application_id,),) = self.rows("PRAGMA application_id")
-        ((version,),) = self.rows("PRAGMA user_version")
+        version = self._version()
         if application_id != APPLICATION_ID:
             raise TraceError(
                 f"{self.path}: is no k3prof trace", "traces are the .sqlite files that `k3prof sweep` writes"
             )
-        if version != SCHEMA_VERSION:
+        if not 1 <= version <= SCHEMA_VERSION:
             raise TraceError(
-                f"{self.path}: is a trace of version {version}; this k3prof reads version {SCHEMA_VERSION}",
+                f"{self.path}: is a trace of version {version}; this k3prof reads versions 1 to {SCHEMA_VERSION}",
                 "use the k3prof that made it, or measure again",
             )
+
+    def _upgrade(self) -> None:
+        """Make a trace of an older version one of this version, wholly or not at all."""
+        missing = UPGRADES[self._version() - 1 :]
+        if not missing:
+            return
+        script = f"BEGIN IMMEDIATE; {''.join(missing)} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+        try:
+            with self._lock, self._connection:
+                self._connection.executescript(script)
+        except sqlite3.Error as error:
+            raise TraceError(
+                f"{self.path}: cannot be brought to version {SCHEMA_VERSION}: {error}", "it is left as it was"
+            ) from error
 
 
 def _lock(path: Path) -> int:

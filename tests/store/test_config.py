@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k3prof.core.experiment import Experiment
+from k3prof.core.experiment import Experiment, build_of
 from k3prof.core.flag_check import canonical, check_flags
 from k3prof.core.spans import SplitMode
 from k3prof.core.trial import Workload
 from k3prof.errors import ConfigError, ConfigErrors
 from k3prof.llama.flag_help import read_vocabulary
-from k3prof.store.config import MAX_COMBINATIONS, Overrides, load_experiment
+from k3prof.store.config import MAX_COMBINATIONS, NO_PLACEMENTS, Overrides, load_experiment
 
 SHIPPED = Path(__file__).parents[2] / "placements"
 
@@ -55,7 +55,7 @@ def names(experiment: Experiment) -> list[str]:
 
 def test_the_shipped_experiment_loads_and_every_placement_says_what_it_is_about():
     experiment = load_experiment(SHIPPED, Overrides())
-    assert names(experiment) == ["autofit", "even", "experts-on-host", "half-experts", "uneven"]
+    assert names(experiment) == [file.stem for file in sorted(SHIPPED.glob("*.toml")) if file.name not in NO_PLACEMENTS]
     assert all(placement.about for placement in experiment.placements)
     assert experiment.settings.model == "demo:k3"
     assert experiment.settings.workloads == (Workload("pp", 512), Workload("tg", 128))
@@ -64,7 +64,7 @@ def test_the_shipped_experiment_loads_and_every_placement_says_what_it_is_about(
 def test_a_real_build_understands_the_flags_of_the_shipped_experiment(build):
     experiment = load_experiment(SHIPPED, Overrides())
     vocabulary = read_vocabulary(Path(build.bin_dir))
-    assert check_flags(experiment, vocabulary, n_devices=3) == []
+    assert check_flags(experiment, {"default": vocabulary}, n_devices=3) == []
     assert canonical(experiment, vocabulary) == experiment
 
 
@@ -150,6 +150,28 @@ def test_the_command_line_wins_over_the_sweep_file(folder):
     settings = load_experiment(folder, overrides).settings
     assert (settings.model, settings.build, settings.devices, settings.repeat) == ("a.gguf", "mine", "rpc:4", 9)
     assert settings.workloads == (Workload("tg", 16), Workload("pp", 8))
+
+
+def test_a_placements_own_build_wins_over_the_sweep_files_and_the_command_lines(folder):
+    write(folder, {"sweep.toml": 'model = "demo:k3"\nbuild = "cuda"', "fused.toml": 'build = "mmq"'})
+    for overrides, shared in ((Overrides(), "cuda"), (Overrides(build="mine"), "mine")):
+        experiment = load_experiment(folder, overrides)
+        builds = {one.name: build_of(experiment.settings, one) for one in experiment.placements}
+        assert builds == {"even": shared, "fused": "mmq"}
+
+
+def test_a_matrix_keeps_the_build_of_its_file(folder):
+    write(folder, {"even.toml": 'build = "mmq"\n[matrix]\nn-cpu-moe = [0, 4]'})
+    assert [placement.build for placement in load_experiment(folder, Overrides()).placements] == ["mmq", "mmq"]
+
+
+def test_a_build_on_the_command_line_that_no_placement_would_heed_is_refused(folder):
+    write(folder, {"fused.toml": 'build = "mmq"'})
+    assert names(load_experiment(folder, Overrides(build="mine"))) == ["even", "fused"]
+    assert problem_of(folder, only="fused", build="mine") == (
+        "--build: would change nothing: every placement to be run names its own build | "
+        "leave --build out, or take the key build out of a placement's file"
+    )
 
 
 def test_a_byte_order_mark_and_dos_line_ends_do_no_harm(folder):
@@ -324,8 +346,11 @@ def test_a_bad_setting_is_refused_under_its_file_and_key(folder, text, problem):
     ("text", "problem"),
     [
         ("abut = 'x'", "abut: unknown key | did you mean about?"),
-        ("n-cpu-moe = 4", "n-cpu-moe: unknown key | known keys: about, flags, env, matrix"),
+        ("n-cpu-moe = 4", "n-cpu-moe: unknown key | known keys: about, build, flags, env, matrix"),
         ("model = 'x'", "model: unknown key"),
+        ("bild = 'mmq'", "bild: unknown key | did you mean build?"),
+        ("build = ''", "build: an empty text"),
+        ("build = 1", "build: must be text in quotes, not 1"),
         ("about = 1", "about: must be text in quotes, not 1"),
         ("env.X = 1", "env.X: an environment variable is text, not 1 | put the value in quotes"),
         ("env.'A=B' = 'x'", "env.'A=B': no name of an environment variable"),

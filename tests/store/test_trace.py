@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from k3prof.core.build import Build
 from k3prof.core.device import HOST, Device, DeviceKind
+from k3prof.core.events import DeviceEvent, EventKind
 from k3prof.core.evidence.loaded import BufferKind
 from k3prof.core.layout.planned_buffers import PlannedBuffer
 from k3prof.core.timeline import ClockAnchor, Counter, Series
@@ -219,7 +220,7 @@ def test_a_trace_of_another_version_is_named(tmp_path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(TraceError, match="version 99; this k3prof reads version 1"):
+    with pytest.raises(TraceError, match="version 99; this k3prof reads versions 1 to 2"):
         Trace.readable(path)
 
 
@@ -362,3 +363,16 @@ def test_a_lock_on_a_file_that_was_replaced_meanwhile_admits_nobody(
         begin(trace)
     with Trace.readable(path) as trace:
         assert len(trace.trials()) == 1
+
+
+def test_what_happened_to_devices_is_kept_with_its_trial(tmp_path: Path) -> None:
+    events = [
+        DeviceEvent(30, "CUDA1", EventKind.XID, "Xid 79: the GPU has fallen off the bus", 79),
+        DeviceEvent(10, "CUDA0", EventKind.PEER, "CUDA1: over one PCIe switch"),
+        DeviceEvent(20, "", EventKind.ECC, "uncorrectable"),
+    ]
+    with Trace.writable(tmp_path / "t.sqlite") as trace:
+        (_, first), (_, second) = begin(trace), begin(trace)
+        trace.add_events(first, events)
+        assert trace.events(first) == sorted(events, key=lambda event: event.time_ns)
+        assert trace.events(second) == []
