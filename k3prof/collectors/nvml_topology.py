@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from itertools import combinations
 
 import pynvml
 
-from k3prof.collectors.nvml_library import Handle, WatchedGpu
-from k3prof.core.events import EventKind
+from k3prof.collectors.nvml_library import Handle, WatchedGpu, library
+from k3prof.core.device import Device
+from k3prof.core.events import DeviceEvent, EventKind
+from k3prof.core.machine.gpu import GpuPath
+from k3prof.core.machine.topology import told_paths
 
 _PATHS = {
     pynvml.NVML_TOPOLOGY_INTERNAL: "on one board",
@@ -20,6 +24,14 @@ _PATHS = {
 }
 _ACCESSES = {0: "reads", 1: "writes", 2: "NVLink", 3: "atomics"}
 """NVML's numbers of what one GPU may do in another's memory."""
+
+
+def gpu_paths(gpus: Sequence[Device]) -> list[GpuPath]:
+    """Ask the driver how GPUs reach each other; pairs of which it does not tell are left out."""
+    events: list[DeviceEvent] = []
+    with contextlib.suppress(pynvml.NVMLError), library():
+        tell_topology([WatchedGpu(gpu.name, gpu.uuid or "", events.append) for gpu in gpus])
+    return told_paths(events)
 
 
 def tell_topology(gpus: Sequence[WatchedGpu]) -> None:

@@ -79,6 +79,7 @@ def as_json(diagnosis: Diagnosis) -> str:
             "findings": [asdict(finding) for finding in diagnosis.findings],
             "host": asdict(diagnosis.host),
             "gpus": [asdict(gpu) for gpu in diagnosis.gpus],
+            "gpu_paths": [asdict(path) for path in diagnosis.gpu_paths],
             "bandwidth": None if measured is None else _bandwidth_json(measured),
         },
         indent=2,

@@ -76,12 +76,14 @@ class SweepProgress:
         elapsed_s: Time since the sweep began.
         left_s: Estimated time to its end; None while nothing can be said.
         cost_usd: What the machine has cost so far; None when it has no price.
+        noun: What a row stands for.
     """
 
     rows: Sequence[ProgressRow]
     elapsed_s: float
     left_s: float | None = None
     cost_usd: float | None = None
+    noun: str = "placement"
 
 
 def render(progress: SweepProgress) -> RenderableType:
@@ -108,7 +110,7 @@ def summary_line(progress: SweepProgress) -> str:
     over = sum(row.status not in (None, TrialStatus.RUNNING) for row in progress.rows)
     left = "time left unknown" if progress.left_s is None else f"about {formats.seconds(progress.left_s)} left"
     parts = [
-        f"{over} of {formats.count(len(progress.rows), 'placement')}",
+        f"{over} of {formats.count(len(progress.rows), progress.noun)}",
         f"{formats.seconds(progress.elapsed_s)} elapsed",
         left if over < len(progress.rows) else "",
         "" if progress.cost_usd is None else f"{formats.usd(progress.cost_usd)} so far",

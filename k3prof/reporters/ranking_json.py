@@ -7,7 +7,7 @@ from typing import Any
 
 from k3prof.core.idle import CONFIDENCE, Parallelism
 from k3prof.core.summary import PlacementSummary, Spread, WorkloadSummary
-from k3prof.reporters import ledger_tables, proof_tables, ranking
+from k3prof.reporters import claim_tables, gpu_tables, ledger_tables, proof_tables, ranking
 
 FORMAT_VERSION = 1
 
@@ -39,6 +39,7 @@ def _placement(summary: PlacementSummary) -> dict[str, Any]:
     outcome = summary.outcome
     return {
         "placement": summary.placement,
+        "build": summary.build or None,
         "status": outcome.status.value,
         "failure": outcome.failure.value if outcome.failure else None,
         "message": outcome.message or None,
@@ -61,6 +62,7 @@ def _workload(found: WorkloadSummary) -> dict[str, Any]:
         "ttft_ms": _spread(found.ttft_ms),
         "parallelism": _parallelism(found.parallelism),
         "busy_frac": dict(found.busy_frac),
+        "gpus": [gpu_tables.as_json(gpu) for gpu in found.gpus],
     }
 
 
@@ -81,4 +83,5 @@ def _parallelism(parallelism: Parallelism | None) -> dict[str, Any] | None:
         "blocks": parallelism.blocks,
         "devices": list(parallelism.devices),
         "resolution_ns": parallelism.resolution_ns,
+        "claims": claim_tables.as_json(parallelism),
     }

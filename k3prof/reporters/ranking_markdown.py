@@ -12,7 +12,9 @@ from k3prof.reporters.untrusted import markdown, markdown_code
 
 def as_markdown(summaries: Sequence[PlacementSummary]) -> str:
     """Return the ranking under each workload, then what its rows only count: reasons, log lines, caveats."""
-    notes = [block for summary in summaries for block in _notes(summary)]
+    notes = [block for summary in summaries for block in _notes(summary, ranking.own_caveats(summary, summaries))]
+    if shared := ranking.shared_caveats(summaries):
+        notes += ["### all placements", caveat_list(shared)]
     return "\n\n".join([*ranking_tables(ranking.sections(summaries), "##"), *notes]) + "\n"
 
 
@@ -45,7 +47,8 @@ def _cells(row: ranking.Row, devices: Sequence[str]) -> list[str]:
     summary, found = row.summary, row.found
     rate = found.rate if found else None
     parallelism = found.parallelism if found else None
-    note = ", ".join(filter(None, [formats.standing(summary.outcome), formats.note_of_caveats(summary.caveats)]))
+    reasons = [formats.standing(summary.outcome), formats.note_of_caveats(row.caveats)]
+    note = ", ".join(filter(None, [markdown(row.build), *reasons]))
     name = markdown(summary.placement)
     return [
         f"**{name}**" if row.place == 1 else name,
@@ -61,14 +64,14 @@ def _cells(row: ranking.Row, devices: Sequence[str]) -> list[str]:
     ]
 
 
-def _notes(summary: PlacementSummary) -> Iterator[str]:
+def _notes(summary: PlacementSummary, caveats: Sequence[Caveat]) -> Iterator[str]:
     outcome = summary.outcome
-    if outcome.status is TrialStatus.OK and not summary.caveats:
+    if outcome.status is TrialStatus.OK and not caveats:
         return
     yield f"### {markdown(summary.placement)}"
     if outcome.status is not TrialStatus.OK:
         yield markdown(". ".join(filter(None, [formats.standing(outcome), outcome.message])))
     if outcome.evidence:
         yield markdown_code(outcome.evidence)
-    if summary.caveats:
-        yield caveat_list(summary.caveats)
+    if caveats:
+        yield caveat_list(caveats)

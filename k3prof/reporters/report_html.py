@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from k3prof.reporters import formats, ledger_tables, pages, proof_tables
+from k3prof.reporters import claim_tables, formats, gpu_tables, ledger_tables, pages, proof_tables
 from k3prof.reporters.report_input import ReportInput
 from k3prof.reporters.report_page import FIGURE_COLUMNS, PlacementPage, report_page
 from k3prof.reporters.timeline_png import as_png
@@ -23,6 +23,9 @@ def as_html(given: ReportInput) -> str:
         page=page,
         formats=formats,
         figure_columns=FIGURE_COLUMNS,
+        claim_columns=claim_tables.CLAIM_COLUMNS,
+        gpu_columns=gpu_tables.GPU_COLUMNS,
+        gpu_legend=gpu_tables.LEGEND,
         check_columns=proof_tables.CHECK_COLUMNS,
         memory_legend=proof_tables.MEMORY_LEGEND,
         line_columns=ledger_tables.LINE_COLUMNS,

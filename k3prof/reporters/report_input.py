@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from k3prof.core.build import Build
+from k3prof.core.machine.gpu import GpuPath
 from k3prof.core.spans import Spans
 from k3prof.core.summary import PlacementSummary
 from k3prof.core.timeline import ClockAnchor, Series
@@ -27,6 +28,7 @@ class ReportInput:
         host: Facts about the machine, name to value, in the order to show them.
         settings: The experiment's settings, as given.
         anchor: What dates the monotonic times; None when unknown.
+        gpu_paths: How the GPUs reach each other, as far as that was found out.
     """
 
     title: str
@@ -39,3 +41,4 @@ class ReportInput:
     host: Mapping[str, str]
     settings: str
     anchor: ClockAnchor | None
+    gpu_paths: Sequence[GpuPath] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from k3prof.core.trial import TrialStatus
-from k3prof.reporters import formats, ledger_tables, proof_tables
+from k3prof.reporters import claim_tables, formats, gpu_tables, ledger_tables, proof_tables
 from k3prof.reporters.ledger_tables import LedgerSection
 from k3prof.reporters.measurement import Facts
 from k3prof.reporters.ranking_markdown import caveat_list, ranking_tables
@@ -29,8 +29,14 @@ def _blocks(page: ReportPage) -> Iterator[str]:
         "tok/s: median over n repetitions, then the smallest and the largest. Where two placements' ranges overlap, "
         "their order is not established."
     )
+    if page.doubts:
+        yield "Reasons to doubt all of these figures:"
+        yield caveat_list(page.doubts)
     yield "## What P says here"
     yield from (markdown(paragraph) for paragraph in page.meaning)
+    if page.claims:
+        yield _table(claim_tables.CLAIM_COLUMNS, page.claims)
+        yield markdown(page.claims_legend)
     yield "## Placements"
     for one in page.placements:
         yield from _placement(one)
@@ -58,8 +64,11 @@ def _placement(one: PlacementPage) -> Iterator[str]:
         yield markdown_code(outcome.evidence)
     if outcome.status is TrialStatus.OK:
         yield _table(FIGURE_COLUMNS, one.figures)
-    if one.summary.caveats:
-        yield caveat_list(one.summary.caveats)
+        if one.gpus:
+            yield _table(gpu_tables.GPU_COLUMNS, one.gpus)
+            yield markdown(gpu_tables.LEGEND)
+    if one.caveats:
+        yield caveat_list(one.caveats)
     for section in one.ledgers:
         yield from _ledger(section)
     if one.memory:

@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from k3prof.core.build import Build
 from k3prof.core.device import HOST, DeviceKind
 from k3prof.core.evidence.proof import Proof
+from k3prof.core.machine.topology import describe_paths
 from k3prof.core.spans import NO_SPANS
 from k3prof.core.summary import PlacementSummary, WorkloadSummary
 from k3prof.core.timeline import ClockAnchor, Series
-from k3prof.core.trial import TrialRecord, TrialStatus
-from k3prof.reporters import formats, proof_tables, ranking, report_words
+from k3prof.core.trial import Caveat, TrialRecord, TrialStatus
+from k3prof.reporters import claim_tables, formats, gpu_tables, proof_tables, ranking, report_words
 from k3prof.reporters.ledger_tables import LedgerSection, ledger_section
 from k3prof.reporters.measurement import Facts, measurement
 from k3prof.reporters.report_input import ReportInput
@@ -31,6 +32,8 @@ class PlacementPage:
         summary: What was found.
         standing: How it ended when not well, in a few words; empty otherwise.
         figures: One row of `FIGURE_COLUMNS` for each workload.
+        caveats: Reasons to doubt it more than the others.
+        gpus: One row of `GPU_COLUMNS` per workload and GPU; empty without GPUs.
         drawn: Its timeline; None when no samples were taken.
         command: The exact server command with the environment that the placement sets; empty when unknown.
         checks: One row of `CHECK_COLUMNS` per thing asked that the log can tell about.
@@ -41,6 +44,8 @@ class PlacementPage:
     summary: PlacementSummary
     standing: str
     figures: tuple[tuple[str, ...], ...]
+    caveats: tuple[Caveat, ...]
+    gpus: tuple[tuple[str, ...], ...]
     drawn: Timeline | None
     command: str
     checks: tuple[proof_tables.Row, ...] = ()
@@ -58,7 +63,10 @@ class ReportPage:
         lead: The answer in one sentence.
         setting: What was run, on what.
         rankings: The order of the placements under each workload.
+        doubts: Reasons to doubt all placements.
         meaning: Paragraphs on P.
+        claims: One row of `CLAIM_COLUMNS` per workload and placement.
+        claims_legend: What they rest on.
         placements: Those that ran well, fastest first.
         unfinished: Those that failed, were void or interrupted.
         method: How it was measured.
@@ -70,7 +78,10 @@ class ReportPage:
     lead: str
     setting: Facts
     rankings: tuple[ranking.Section, ...]
+    doubts: tuple[Caveat, ...]
     meaning: tuple[str, ...]
+    claims: tuple[tuple[str, ...], ...]
+    claims_legend: str
     placements: tuple[PlacementPage, ...]
     unfinished: tuple[PlacementPage, ...]
     method: Facts
@@ -89,7 +100,10 @@ def report_page(given: ReportInput) -> ReportPage:
         lead=report_words.lead(found, given.trials),
         setting=tuple(_setting(given)),
         rankings=found,
+        doubts=ranking.shared_caveats(given.summaries),
         meaning=tuple(report_words.meaning(found, given.trials)),
+        claims=claim_tables.claim_rows(found),
+        claims_legend=claim_tables.legend(found),
         placements=tuple(page for page in pages if page.summary.outcome.status is TrialStatus.OK),
         unfinished=tuple(page for page in pages if page.summary.outcome.status is not TrialStatus.OK),
         method=measurement(given.trials, series),
@@ -113,6 +127,8 @@ def _placement(given: ReportInput, summary: PlacementSummary) -> PlacementPage:
         summary=summary,
         standing=formats.standing(summary.outcome),
         figures=tuple(_figures(one) for one in summary.workloads),
+        caveats=ranking.own_caveats(summary, given.summaries),
+        gpus=gpu_tables.gpu_rows(summary.workloads),
         drawn=_timeline(given, observed[-1]) if observed else None,
         command=_command(given, latest),
         checks=proof_tables.check_rows(summary.proof) if summary.proof else (),
@@ -156,6 +172,8 @@ def _setting(given: ReportInput) -> Iterator[tuple[str, str]]:
     models = dict.fromkeys(f"{trial.spec.model_path} ({trial.spec.model})" for trial in given.trials)
     yield "model", ", ".join(models) or formats.UNKNOWN
     yield "devices", "; ".join(_devices(given)) or formats.UNKNOWN
+    if paths := describe_paths(given.gpu_paths):
+        yield "paths between GPUs", "; ".join(paths)
     yield "trials", _counted(given)
     for build in given.builds:
         yield f"build {build.name}", _build(build)

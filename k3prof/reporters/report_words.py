@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from k3prof.core.device import DeviceKind
 from k3prof.core.imported import is_imported
+from k3prof.core.tracing_cost import serialized
 from k3prof.core.trial import TrialRecord, TrialStatus
 from k3prof.reporters import formats, ranking
 
@@ -39,7 +40,7 @@ def meaning(found: Sequence[ranking.Section], trials: Sequence[TrialRecord]) -> 
         "not counted."
     )
     for section in found:
-        text = _degrees(section)
+        text = _degrees(section, trials)
         if text:
             yield text
     yield (
@@ -55,12 +56,17 @@ def meaning(found: Sequence[ranking.Section], trials: Sequence[TrialRecord]) -> 
         )
 
 
-def _degrees(section: ranking.Section) -> str:
+def _degrees(section: ranking.Section, trials: Sequence[TrialRecord]) -> str:
     observed = [
         (row.found.parallelism, row.summary.placement)
         for row in section.rows
         if row.summary.outcome.status is TrialStatus.OK and row.found is not None and row.found.parallelism is not None
     ]
+    if not observed and any(serialized(trial.spec, section.workload) for trial in trials):
+        return (
+            f"In {section.workload.name} P is unknown: the exact split tracer waited for each split, so that devices "
+            "could not overlap as they would without it."
+        )
     if not observed:
         return f"In {section.workload.name} P is unknown: no placement was observed on every device."
     observed.sort(key=lambda pair: pair[0].degree)

@@ -18,12 +18,14 @@ class PlannedTrial:
         placement: Its name.
         about: What its file says about it.
         workloads: What is left to measure; empty when nothing is.
+        build: The llama.cpp build that it runs on.
         command: What starts its server; what is chosen at the start stands in capitals.
     """
 
     placement: str
     about: str
     workloads: tuple[Workload, ...]
+    build: str
     command: Command
 
 
@@ -33,12 +35,12 @@ class SweepPlan:
 
     Attributes:
         trials: In the order of running.
-        stand_ins: The command that starts each stand-in, by device name.
+        stand_ins: The command that starts each stand-in, by build and device name.
         trace: Where the results would go.
     """
 
     trials: Sequence[PlannedTrial]
-    stand_ins: Mapping[str, tuple[str, ...]]
+    stand_ins: Mapping[str, Mapping[str, tuple[str, ...]]]
     trace: str
 
 
@@ -50,18 +52,21 @@ def as_text(plan: SweepPlan) -> str:
 def as_json(plan: SweepPlan) -> dict[str, object]:
     """Return the plan as `json.dumps` takes it."""
     trials = [{**asdict(trial), "workloads": [one.name for one in trial.workloads]} for trial in plan.trials]
-    return {"trials": trials, "stand_ins": dict(plan.stand_ins), "trace": plan.trace}
+    return {"trials": trials, "stand_ins": plan.stand_ins, "trace": plan.trace}
 
 
 def _lines(plan: SweepPlan) -> Iterator[str]:
     yield f"# results go to {one_line(plan.trace)}"
-    for name, argv in plan.stand_ins.items():
-        yield f"# for each placement, {name}:"
-        yield shell_command(Command(argv, {}))
+    several = len(plan.stand_ins) > 1
+    for build, stand_ins in plan.stand_ins.items():
+        for name, argv in stand_ins.items():
+            yield f"# for each placement{f' on build {one_line(build)}' if several else ''}, {name}:"
+            yield shell_command(Command(argv, {}))
     for number, trial in enumerate(plan.trials, start=1):
         yield ""
         left = ", ".join(one.name for one in trial.workloads) or "nothing left to do"
-        yield f"# {number}/{len(plan.trials)} {one_line(trial.placement)}: {left}"
+        on = f" on build {one_line(trial.build)}" if several else ""
+        yield f"# {number}/{len(plan.trials)} {one_line(trial.placement)}{on}: {left}"
         if trial.about:
             yield f"# {one_line(trial.about)}"
         if trial.workloads:

@@ -86,8 +86,9 @@ def _cells(row: ranking.Row, devices: Sequence[str], wide: bool) -> Iterator[Tex
     dim = "" if row.place is not None else "dim"
     name = Text(one_line(summary.placement), style="bold green" if row.place == 1 else dim)
     ending = formats.standing(summary.outcome) if rate is not None else summary.outcome.failure
-    reasons = filter(None, [ending, formats.note_of_caveats(summary.caveats)])
-    note = Text(", ".join(reasons), style=_STATUS_STYLE[summary.outcome.status])
+    reasons = filter(None, [ending, formats.note_of_caveats(row.caveats)])
+    words = [Text(one_line(row.build), style="dim"), Text(", ".join(reasons), _STATUS_STYLE[summary.outcome.status])]
+    note = Text(", ", style="dim").join(word for word in words if word)
     extent = Text(" ".join(filter(None, [formats.rate_range(rate), formats.repetitions(rate)])), style="dim")
     measured = Text(_rate(row), style=dim)
     interval = Text(formats.interval(parallelism), style="dim")
@@ -198,8 +199,10 @@ def _notes(summaries: Sequence[PlacementSummary]) -> Iterator[Padding]:
     for summary in summaries:
         for caveat in summary.caveats:
             doubted.setdefault(caveat, []).append(one_line(summary.placement))
+    shared = ranking.shared_caveats(summaries)
     for caveat, placements in doubted.items():
-        yield Padding(Text(", ".join(placements), style="bold"), (1, 1, 0, 1))
+        whom = "all placements" if caveat in shared else ", ".join(placements)
+        yield Padding(Text(whom, style="bold"), (1, 1, 0, 1))
         yield from (Padding(text, (0, 1, 0, 3)) for text in _caveat_lines(caveat))
 
 

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from k3prof.core.spans import UNKNOWN, SpanKind, Spans
-from k3prof.core.timeline import BUSY_COUNTERS, ClockAnchor, Series
+from k3prof.core.timeline import BUSY_COUNTERS, ClockAnchor, Counter, Series, busy_steps
 from k3prof.reporters import formats
 from k3prof.reporters.perfetto_packets import Facts, PacketWriter
+from k3prof.reporters.split_lanes import Steps
 from k3prof.reporters.timeline_data import Lane, Timeline
 
 _MACHINE = "host"
+_MEAN_OVER_NS = 5_000_000
+"""For counters that have a step at each begin and end: as fine as those of stand-ins."""
 _UNITS = {
     "_frac": "share of time",
     "_bytes_per_s": "bytes/s",
@@ -31,6 +34,7 @@ def as_pftrace(drawn: Sequence[Timeline], anchors: Mapping[int, ClockAnchor]) ->
 
     Each trial is a group with a track for its phases, one for arriving tokens, two for the scheduler where splits were
     traced, and one for each device: its splits, named by their layers, above its busy share, copies and counters.
+    Where splits say exactly when a device was busy, the share beneath them is what its counter said.
     Times are Unix times to the nanosecond, or the trials' own monotonic times where not all of them are dated.
 
     Args:
@@ -100,20 +104,32 @@ class _Group:
         if track is None:
             track = self._track(self._group, device)
         if lane is not None:
-            self._write_lane(track, lane)
+            self._write_lane(track, lane, sliced=bool(len(work)))
         self._write_spans(track, f"copies to {device}", copies, _copy_name(copies))
         self._write_counters(track, device)
 
-    def _write_lane(self, track: int, lane: Lane) -> None:
+    def _write_lane(self, track: int, lane: Lane, *, sliced: bool) -> None:
         drawn = self._drawn
         gaps = lane.unobserved(drawn.begin_ns, drawn.end_ns)
         if gaps:
             gap_track = self._track(track, "not observed")
             for begin_ns, end_ns in gaps:
                 self._slice(gap_track, begin_ns, end_ns, "not observed", {})
-        if lane.share.size:
+        edges_ns, share = self._counted(lane.device) if sliced and lane.exact else (lane.edges_ns, lane.share)
+        if share.size:
             counter = self._counter(track, "busy", "share of time")
-            self._write_values(counter, lane.edges_ns[:-1], lane.share)
+            self._write_values(counter, edges_ns[:-1], share)
+
+    def _counted(self, device: str) -> Steps:
+        """Return the busy share without what stands in the device's slices anyway: what its counter said."""
+        begin_ns, end_ns = self._drawn.begin_ns, self._drawn.end_ns
+        found = next((one for one in self._drawn.series if one.device == device and one.counter in BUSY_COUNTERS), None)
+        if found is None or not found.time_ns.size:
+            return np.empty(0, np.int64), np.empty(0)
+        if found.counter is not Counter.BUSY_TIME_NS:
+            return busy_steps(found, begin_ns, end_ns)
+        edges_ns = np.arange(found.time_ns[0], found.time_ns[-1] + _MEAN_OVER_NS, _MEAN_OVER_NS)
+        return edges_ns, np.diff(np.interp(edges_ns, found.time_ns, found.value)) / _MEAN_OVER_NS
 
     def _write_counters(self, track: int, device: str) -> None:
         for one in self._drawn.series:

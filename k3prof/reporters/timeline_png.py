@@ -215,7 +215,9 @@ def _busy_columns(
             y = top_px + (position + 1 - _LANE_FILL / 2) * lane_px + 4
             sheet.text(x, y, formats.share(found.busy_frac.get(lane.device)), size=10, ha="right", color=colour)
         y = top_px + len(drawn.lanes) * lane_px + 19
-        sheet.text(x, y, f"P {formats.degree(found.parallelism)}", size=10, ha="right", weight="bold")
+        # The column has no room for the word; the title above says it.
+        degree = formats.degree(found.parallelism) if found.parallelism else "–"
+        sheet.text(x, y, f"P {degree}", size=10, ha="right", weight="bold")
     if columns:
         sheet.text(
             left_px + 10 + len(columns) * _COLUMN_PX, top_px - 26, "busy share in", size=9, ha="right", color=MUTED

@@ -92,7 +92,6 @@ def test_a_process_that_runs_llama_cpp_python_shows_its_frames(build, tmp_path):
 
 
 def test_a_llama_cpp_python_server_shows_its_frames_while_it_answers(build, tmp_path):
-    pytest.importorskip("fastapi", reason="the server of llama-cpp-python needs its extra requirements")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = str(unused.getsockname()[1])

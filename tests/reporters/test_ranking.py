@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from k3prof.core.summary import Spread
-from k3prof.core.trial import Outcome, TrialStatus
+from k3prof.core.trial import Caveat, Outcome, TrialStatus
 from k3prof.reporters import ranking
 from tests.doubles.summaries import PP512, TG128, failed, placement, sweep, workload_summary
 
@@ -45,3 +45,28 @@ def test_a_sweep_in_which_all_failed_has_no_best():
 
 def test_the_host_is_the_last_device():
     assert ranking.sections(sweep())[0].devices == ("RPC0", "RPC1", "RPC2", "CPU")
+
+
+LACKING = Caveat("counters-missing", "not offered by the driver: CUDA0, CUDA1: energy_j", "these stay unknown")
+OTHER = Caveat("no-plateau", "tg128: no plateau")
+
+
+def rated(name: str, *caveats: Caveat):
+    return placement(name, workload_summary(TG128, Spread(30, 30, 30, 3), None, (None,) * 4), caveats=caveats)
+
+
+def test_caveats_that_all_placements_share_are_taken_out_of_each():
+    sweep = [rated("even", LACKING), rated("uneven", OTHER, LACKING), failed("all-on-one")]
+    assert ranking.shared_caveats(sweep) == (LACKING,)
+    (section,) = [one for one in ranking.sections(sweep) if one.workload == TG128]
+    assert {row.summary.placement: row.caveats for row in section.rows} == {
+        "even": (),
+        "uneven": (OTHER,),
+        "all-on-one": (),
+    }
+
+
+def test_what_is_said_of_one_placement_alone_or_of_some_is_not_shared():
+    assert ranking.shared_caveats([rated("even", LACKING)]) == ()
+    assert ranking.shared_caveats([rated("even", LACKING), rated("uneven")]) == ()
+    assert ranking.shared_caveats([]) == ()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from k3prof.reporters.ranking_json import as_json
 from tests.doubles.summaries import sweep
@@ -22,6 +23,11 @@ def test_figures_stand_unrounded_with_their_units_in_the_keys():
     assert tg["parallelism"]["degree"] == 0.74
     assert tg["parallelism"]["confidence"] == 0.9
     assert tg["busy_frac"] == {"RPC0": 0.28, "RPC1": 0.24, "RPC2": 0.22, "CPU": 0.05}
+
+
+def test_each_placement_names_its_build():
+    known, unknown = replace(sweep()[0], build="mmq"), sweep()[1]
+    assert [one["build"] for one in as_json([known, unknown])["placements"]] == ["mmq", None]
 
 
 def test_what_is_not_known_is_null():

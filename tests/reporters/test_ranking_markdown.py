@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 
 from markdown_it import MarkdownIt
 
-from k3prof.core.trial import Failure, Outcome, TrialStatus
+from k3prof.core.trial import Caveat, Failure, Outcome, TrialStatus
 from k3prof.reporters.ranking_markdown import as_markdown
 from tests.doubles.summaries import failed, sweep
 
@@ -30,6 +31,15 @@ def test_each_workload_is_a_table_with_every_placement():
     assert lost[1] == "unknown"
 
 
+def test_builds_are_told_apart_where_there_are_several():
+    even, *others = (replace(one, build="default") for one in sweep())
+    page = as_markdown([replace(even, build="m|q"), *others])
+    rows = {row[0]: row[-1] for row in cells(GFM.render(page)) if row}
+    assert rows["even"] == "build m|q"
+    assert rows["all-on-one"] == "build default, failed: out of memory"
+    assert as_markdown([even, *others]) == as_markdown(sweep())
+
+
 def test_names_and_log_lines_cannot_leave_their_place():
     outcome = Outcome(
         TrialStatus.FAILED, Failure.CRASHED, "<img src=x onerror=alert(1)>", "```\n<script>x</script>\n# no"
@@ -40,3 +50,11 @@ def test_names_and_log_lines_cannot_leave_their_place():
     assert page.count("<h1>") == 0
     assert all(len(row) == 13 for row in cells(page) if row)
     assert any(row and row[0] == "a|b <script>`|" for row in cells(page))
+
+
+def test_what_makes_all_placements_doubtful_is_told_once():
+    lacking = Caveat("counters-missing", "not offered by the driver: CUDA0: energy_j", "these stay unknown")
+    page = GFM.render(as_markdown([replace(one, caveats=(*one.caveats, lacking)) for one in sweep()]))
+    assert page.count("counters-missing") == 1
+    assert page.index("<h3>all placements</h3>") < page.index("counters-missing")
+    assert page.count("1 caveat") == GFM.render(as_markdown(sweep())).count("1 caveat")

@@ -4,10 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from k3prof.core.machine.gpu import GpuPath
+from k3prof.core.spans import SplitMode
 from k3prof.core.summary import summarize_trial
+from k3prof.core.trial import Caveat
 from k3prof.reporters.report_html import as_html
+from k3prof.reporters.report_markdown import as_markdown
 from tests.doubles.reports import command, report_input
-from tests.doubles.trials import million_sample_trial
+from tests.doubles.trials import million_sample_trial, stand_in_trial
 from tests.reporters.pages import Page, refers_outside
 
 
@@ -109,3 +113,37 @@ def test_what_is_unknown_is_called_so():
     given = replace(report_input(), anchor=None, commands={})
     text = Page(as_html(given)).text
     assert "The server's command is unknown." in text
+
+
+def shared(given):
+    lacking = Caveat("counters-missing", "not offered by the driver: CUDA0: energy_j", "these stay unknown")
+    return replace(given, summaries=[replace(one, caveats=(*one.caveats, lacking)) for one in given.summaries])
+
+
+@pytest.mark.parametrize("write", [as_html, as_markdown])
+def test_what_makes_all_placements_doubtful_is_told_once(write):
+    text = write(shared(report_input()))
+    assert text.count("counters-missing") == 1
+    assert text.index("Reasons to doubt all of these figures") < text.index("counters-missing")
+    assert text.count("no-plateau") == 1
+
+
+def test_the_ways_between_gpus_stand_among_what_was_run():
+    paths = [GpuPath("CUDA0", "CUDA1", "over one PCIe switch (PIX); peer access: none")]
+    text = Page(as_html(replace(report_input(), gpu_paths=paths))).text
+    assert "CUDA0–CUDA1: over one PCIe switch (PIX); peer access: none" in text[text.index("What was run") :]
+    assert "paths between GPUs" not in Page(as_html(report_input())).text
+
+
+def traced_exactly(trial):
+    return replace(trial, spec=replace(trial.spec, splits=SplitMode.EXACT))
+
+
+def test_p_of_a_prefill_whose_splits_were_waited_for_is_unknown_and_says_why():
+    trial, series = stand_in_trial()
+    traced = traced_exactly(trial)
+    given = replace(report_input(), trials=[traced], series={1: series}, summaries=[summarize_trial(traced, series)])
+    text = " ".join(Page(as_html(given)).text.split())
+    assert "In pp512 P is unknown: the exact split tracer waited for each split" in text
+    assert "splits-in-turn: pp512: P is unknown" in text
+    assert "In tg128 P was" in text

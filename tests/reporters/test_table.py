@@ -36,6 +36,15 @@ def test_no_line_is_wider_than_the_terminal(width):
     assert max(map(len, drawn(sweep(), width).splitlines())) <= width
 
 
+@pytest.mark.parametrize("width", [80, 160])
+def test_builds_are_told_apart_where_there_are_several_and_not_mentioned_where_there_is_one(width):
+    even, *others = (replace(one, build="default") for one in sweep())
+    assert drawn([even, *others], width) == drawn(sweep(), width)
+    text = drawn([replace(even, build="[b]q"), *others], width)
+    assert text.count("build [b]q") == 2
+    assert text.count("build default") == 2 * len(others)
+
+
 def test_a_failed_placement_keeps_its_row_its_reason_and_its_log_line():
     text = drawn([failed("all-on-one")], 160)
     assert "all-on-one" in text
@@ -110,3 +119,12 @@ def test_memory_of_any_number_of_devices_is_shown_whole(width):
     assert re.findall(r"RPC\d+", shown) == devices
     assert re.findall(r"(\d+\.\d) ?✓", shown) == [f"{100.5 + place:.1f}" for place in range(15)]
     assert max(map(len, shown.splitlines())) <= width
+
+
+def test_what_makes_all_placements_doubtful_is_told_once():
+    lacking = Caveat("counters-missing", "not offered by the driver: CUDA0: energy_j", "these stay unknown")
+    every = [replace(one, caveats=(*one.caveats, lacking)) for one in sweep()]
+    text = drawn(every, 160)
+    assert text.count("counters-missing") == 1
+    assert " all placements\n" in text
+    assert text.count("1 caveat") == drawn(sweep(), 160).count("1 caveat")

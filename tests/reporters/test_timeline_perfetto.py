@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k3prof.core.spans import SpanKind
-from k3prof.core.timeline import ClockAnchor, Counter, Series
+from k3prof.core.timeline import ClockAnchor, Counter, Series, busy_steps
 from k3prof.core.trial import Workload
 from k3prof.reporters.timeline_data import timeline
 from k3prof.reporters.timeline_perfetto import as_pftrace
 from tests.doubles.named_spans import named_spans
 from tests.doubles.pftrace import read_pftrace
+from tests.doubles.traced_trials import traced_trial
 from tests.doubles.trials import MS, START_NS, failed_trial, gpu_trial, stand_in_trial
 
 COMPUTE, COPY, WAIT, SUBMIT, PASS = SpanKind.COMPUTE, SpanKind.COPY, SpanKind.WAIT, SpanKind.SUBMIT, SpanKind.PASS
@@ -83,6 +84,34 @@ def test_each_device_has_one_track_with_its_busy_share_beneath():
     assert [path[1] for path in read.paths if len(path) == 2] == [
         "phases", "tokens", "RPC0", "RPC1", "RPC2", "CPU", "machine"
     ]  # fmt: skip
+
+
+def test_what_stands_in_slices_is_not_written_once_more_as_a_counter():
+    trial, series, spans = traced_trial()
+    read = pftrace((trial, series, spans))
+    for device in ("RPC0", "RPC1", "RPC2"):
+        (counter,) = [one for one in series if one.device == device and one.counter is Counter.CPU_TIME_NS]
+        edges_ns, share = busy_steps(counter, trial.started_ns, trial.ended_ns)
+        assert read.values["even", device, "busy"] == list(zip(edges_ns[:-1].tolist(), share.tolist(), strict=True))
+        assert len(read.slices["even", device]) == (spans.on(device).kind == COMPUTE).sum()
+        stretch = [(begin_ns, end_ns) for begin_ns, end_ns, _, _ in read.slices["even", device]]
+        edges = {edge_ns for one in stretch for edge_ns in one}
+        assert not edges & {time_ns for time_ns, _ in read.values["even", device, "busy"]}
+
+
+def test_a_counter_of_every_begin_and_end_is_a_mean_beneath_its_slices():
+    trial, _, spans = traced_trial()
+    work = spans.where(spans.kind == COMPUTE).on("RPC0")
+    time_ns = np.stack([work.begin_ns, work.end_ns], axis=1).ravel()
+    busy_ns = np.repeat(np.cumsum(work.end_ns - work.begin_ns), 2)
+    busy_ns[::2] -= work.end_ns - work.begin_ns
+    recorded = Series("RPC0", Counter.BUSY_TIME_NS, 1, time_ns, busy_ns.astype(float))
+    values = pftrace((trial, (recorded,), spans)).values["even", "RPC0", "busy"]
+    assert set(np.diff([time_ns for time_ns, _ in values]).tolist()) == {5 * MS}
+    assert sum(share * 5 * MS for _, share in values) == pytest.approx(busy_ns[-1])
+    assert max(share for _, share in values) <= 1.0
+    alone = pftrace((trial, (recorded,))).values["even", "RPC0", "busy"]
+    assert len(alone) >= time_ns.size - 1
 
 
 def test_counters_lie_beneath_their_device_with_the_values_that_were_read():
