@@ -35,7 +35,9 @@ def sweep(
     *,
     only: Annotated[str | None, typer.Option(metavar="GLOB", help="Run just the placements of such a name.")] = None,
     model: Annotated[str | None, typer.Option(help="A GGUF, the first of its shards, or demo:NAME.")] = None,
-    build: Annotated[str | None, typer.Option(help="Name or folder of the llama.cpp build.")] = None,
+    build: Annotated[
+        str | None, typer.Option(help="Name or folder of the llama.cpp build of placements that name none.")
+    ] = None,
     devices: Annotated[str | None, typer.Option(help="auto, rpc:N or cpu.")] = None,
     repeat: Annotated[int | None, typer.Option(help="Measured repetitions of each workload.")] = None,
     workload: Annotated[
@@ -78,7 +80,7 @@ def sweep(
         splits=splits,
     )
     prepared = prepare(placements, overrides)
-    if (untraced := prepared.rig.tracing.caveat) is not None:
+    for untraced in prepared.tracing_caveats:
         typer.echo(f"note: {untraced.message}\nhint: {untraced.remedy}", err=True)
     path = trace or default_trace(placements)
     if dry_run:
@@ -109,8 +111,8 @@ def _run(prepared: PreparedSweep, path: Path, options: SweepOptions, output: For
     from k3prof.workflows.sweep import sweep_and_export
 
     errors = Console(stderr=True)
-    if prepared.rig.devices.notice:
-        errors.print(f"note: {prepared.rig.devices.notice}", markup=False, highlight=False)
+    for notice in prepared.notices:
+        errors.print(f"note: {notice}", markup=False, highlight=False)
     finished = sweep_and_export(prepared, path, options, errors)
     print_ranking(finished.summaries, output)
     for name, file in (("trace", path), ("timeline", finished.files.timeline), ("report", finished.files.report)):

@@ -14,6 +14,7 @@ from k3prof.collectors.host_activity import watch
 from k3prof.collectors.host_facts import host_facts
 from k3prof.collectors.host_settings import host_settings
 from k3prof.collectors.nvml import list_gpus
+from k3prof.collectors.nvml_topology import gpu_paths
 from k3prof.collectors.tick import observe_tick
 from k3prof.collectors.visible_gpus import visible_gpus
 from k3prof.core.device import Device
@@ -25,6 +26,7 @@ from k3prof.core.machine.host import HostFacts, HostSettings
 from k3prof.core.machine.host_bandwidth import HostBandwidth
 from k3prof.core.machine.model_checks import FreeMemory, check_model
 from k3prof.core.machine.rig_checks import BuildState, Obstacles, Space
+from k3prof.core.machine.topology import check_paths
 from k3prof.errors import K3profError, MachineError
 from k3prof.llama.binding import check_binding
 from k3prof.llama.build import PROGRAMS, find_build, is_unchanged, list_builds, missing_programs
@@ -63,7 +65,7 @@ def diagnose(
     activity = watch(_WATCHED_S, PROGRAMS)
     facts, settings = host_facts(), host_settings()
     n_listed, gpus, lost = _gpus(env)
-    states = gpu_states(gpus)
+    states, paths = gpu_states(gpus), gpu_paths(gpus)
     measured, unread = _bandwidth(facts, settings, bandwidth)
     findings = [
         *lost,
@@ -72,6 +74,7 @@ def diagnose(
         *_rig(build, gpus, states, check_devices=not lost),
         *([] if model_bytes is None else [check_model(model_bytes, _free(facts, states))]),
         *gpu_checks.check_gpus(states),
+        *check_paths(paths),
         *check_activity(activity, facts.cores_visible, facts.cpu_quota_cores, facts.load_average),
         *host_checks.check_host(facts, settings),
         host_checks.small_shared_memory(facts.shm_bytes, len(gpus)),
@@ -81,7 +84,8 @@ def diagnose(
         host_checks.python_profile(facts, settings, _is_installed("py-spy")),
         host_checks.stand_ins(facts),
     ]
-    return Diagnosis(worst_first(finding for finding in findings if finding is not None), facts, states, measured)
+    told = worst_first(finding for finding in findings if finding is not None)
+    return Diagnosis(told, facts, states, measured, paths)
 
 
 def _gpus(env: Mapping[str, str]) -> tuple[int, Sequence[Device], list[Finding]]:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from k3prof.core.flags import nearest
 from k3prof.core.imported import is_imported
+from k3prof.core.machine.topology import told_paths
 from k3prof.core.spans import NO_SPANS
 from k3prof.core.summary import PlacementSummary, rank
 from k3prof.core.timeline import ClockAnchor, Series
@@ -160,13 +161,15 @@ def _report_input(trace: Trace, result: SweepResult) -> ReportInput:
         spans={trial.id: trace.spans(trial.id) for trial, _ in trials if not is_imported(trial.spec)},
         commands={trial.id: trace.command(trial.id) for trial, _ in trials},
         builds=trace.builds(),
-        host={name: _shown(value) for name, value in result.sweep.host.items()},
-        settings="\n".join(f"{name} = {_shown(value)}" for name, value in result.sweep.settings.items()),
+        host={name: shown(value) for name, value in result.sweep.host.items()},
+        settings="\n".join(f"{name} = {shown(value)}" for name, value in result.sweep.settings.items()),
         anchor=result.sweep.anchor,
+        gpu_paths=told_paths(event for trial, _ in trials for event in trace.events(trial.id)),
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a setting or a fact of the host for people."""
     if value is None:
         return "unknown"
     if isinstance(value, list | tuple):

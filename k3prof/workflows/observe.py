@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
 
 from k3prof.collectors.sampler import MACHINE, Sampler, SamplerPlan, start_sampler
 from k3prof.core.device import DeviceKind
-from k3prof.core.events import Watch, event_caveats
+from k3prof.core.events import DeviceEvent, Watch, event_caveats
 from k3prof.core.timeline import Counter, Series
 from k3prof.core.trial import Caveat
 from k3prof.errors import K3profError
@@ -83,6 +83,11 @@ class Observer:
             raise self._failure
 
     @property
+    def events(self) -> Sequence[DeviceEvent]:
+        """What happened to the devices, and what was found out once of them; complete once the context is left."""
+        return self._sampler.events if self._sampler is not None else ()
+
+    @property
     def caveats(self) -> list[Caveat]:
         """What makes the samples doubtful; complete once the context is left."""
         found = [
@@ -90,7 +95,7 @@ class Observer:
             for failure in (self._sampler.failures if self._sampler is not None else ())
         ]
         if self._sampler is not None:
-            found += event_caveats(self._sampler.events, Watch(self._begun_ns, self._ready_ns, self.own_pids))
+            found += event_caveats(self.events, Watch(self._begun_ns, self._ready_ns, self.own_pids))
         if self._lateness_ns:
             late_ns = float(np.quantile(self._lateness_ns, _LATENESS_QUANTILE))
             if late_ns > _LATE_NS:

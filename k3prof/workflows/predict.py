@@ -9,10 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from k3prof.collectors.nvml import list_gpus
-from k3prof.collectors.visible_gpus import visible_gpus
-from k3prof.core.build import Build
-from k3prof.core.experiment import Experiment, Placement, Settings, effective_flags, where_flag
+from k3prof.core.experiment import Experiment, Placement, Settings, by_build, effective_flags, where_flag
 from k3prof.core.flag_check import canonical, check_flags
 from k3prof.core.flags import Flag, FlagVocabulary
 from k3prof.core.layout.flag_reader import FlagReader, under_known_names
@@ -24,16 +21,15 @@ from k3prof.core.layout.rig import Rig
 from k3prof.core.layout.traps import split_mode_trap
 from k3prof.core.weights.model import Model
 from k3prof.errors import ConfigError, ConfigErrors, K3profError
-from k3prof.llama.build import find_build
 from k3prof.llama.command import measurement_flags
-from k3prof.llama.devices import DevicePlan, plan_devices
-from k3prof.llama.flag_help import read_vocabulary
+from k3prof.llama.devices import DevicePlan
 from k3prof.llama.gguf import read_model
 from k3prof.store.config import Overrides, load_experiment
 from k3prof.store.toml_file import collecting
 from k3prof.workflows.compute_buffers import ComputeOracle, compute_oracle
 from k3prof.workflows.machine_rig import machine_rig, named_rig
 from k3prof.workflows.model_file import model_path
+from k3prof.workflows.used_builds import UsedBuild, find_used_build, find_used_builds, plan_same_devices
 
 _KNOWN_DEFAULTS = FlagVocabulary(Flag(name) for name in ("fit", "parallel"))
 """What a measurement sets that changes a placement, where no build is here to say what it understands."""
@@ -61,7 +57,7 @@ def predict(
 ) -> Predictions:
     """Predict every placement of an experiment.
 
-    The experiment's build, if it is here, checks the flags and is asked for compute buffers.
+    The build of a placement, if it is here, checks its flags and is asked for compute buffers.
 
     Args:
         path: A folder of placements, or one placement's file.
@@ -71,87 +67,95 @@ def predict(
 
     Raises:
         ConfigError: The files, the options or the model are wrong; every problem with the files at once.
-        MachineError: The build or the devices cannot be used. For another rig no build is needed, unless one is named.
+        MachineError: A build or the devices cannot be used. For another rig no build is needed, unless the command line
+            names one.
     """
     experiment = load_experiment(path, overrides)
-    ground = _find_ground(experiment.settings, rig, inherited_env, needs_build=overrides.build is not None)
-    experiment = ground.checked(experiment)
+    parts = by_build(experiment)
+    if rig is not None:
+        grounds = _elsewhere(parts, named_rig(rig), needed_build=overrides.build)
+    else:
+        grounds = _here(parts, experiment.settings.devices, inherited_env)
+    machine = next(iter(grounds.values())).rig
+    vocabularies = {name: ground.used.vocabulary for name, ground in grounds.items() if ground.used is not None}
+    if flag_problems := check_flags(experiment, vocabularies, len(machine.devices) or None):
+        raise ConfigErrors(flag_problems)
     file = model_path(experiment.settings.model)
     model = read_model(file)
     problems: list[ConfigError] = []
-    predictions = []
-    with ground.oracle(file) as oracle:
-        for placement in experiment.placements:
-            with collecting(problems):
-                predictions.append(_predict(placement, experiment.settings, model, ground, oracle))
+    found: dict[str, Prediction] = {}
+    for name, ground in grounds.items():
+        part = ground.known(parts[name])
+        with ground.oracle(file) as oracle:
+            for placement in part.placements:
+                with collecting(problems):
+                    found[placement.name] = _predict(placement, part.settings, model, ground, oracle)
     if problems:
         raise ConfigErrors(list({problem.message: problem for problem in problems}.values()))
-    return Predictions(model, ground.rig, tuple(predictions), tuple(dict.fromkeys(ground.notes)))
+    notes = dict.fromkeys(note for ground in grounds.values() for note in ground.notes)
+    return Predictions(model, machine, tuple(found[one.name] for one in experiment.placements), tuple(notes))
 
 
 @dataclass(frozen=True)
 class _Ground:
-    """What predictions stand on.
+    """What the predictions for the placements of one build stand on.
 
     Attributes:
-        build: The build, if it is here.
-        vocabulary: The flags that it understands.
+        used: The build and its flags, if it is here.
         rig: The machine that they are for.
         plan: Its devices, if it is this machine.
         notes: What the user should know.
     """
 
-    build: Build | None
-    vocabulary: FlagVocabulary | None
+    used: UsedBuild | None
     rig: Rig
-    plan: DevicePlan | None
+    plan: DevicePlan | None = None
     notes: list[str] = field(default_factory=list)
 
-    def checked(self, experiment: Experiment) -> Experiment:
-        """Return the experiment with every flag under its canonical name.
-
-        Raises:
-            ConfigErrors: The build does not understand a flag.
-        """
-        if self.vocabulary is not None:
-            if problems := check_flags(experiment, self.vocabulary, len(self.rig.devices) or None):
-                raise ConfigErrors(problems)
-            experiment = canonical(experiment, self.vocabulary)
-        return under_known_names(experiment)
+    def known(self, part: Experiment) -> Experiment:
+        """Return these placements with every flag under the name that a prediction looks for."""
+        return under_known_names(canonical(part, self.used.vocabulary) if self.used is not None else part)
 
     @contextmanager
     def oracle(self, model: Path) -> Iterator[ComputeOracle | None]:
         """Make ready to ask the build for compute buffers; None where nobody can be asked."""
-        if self.build is None:
+        if self.used is None:
             yield None
             return
-        with compute_oracle(self.build, model, self.rig, self.plan) as oracle:
+        with compute_oracle(self.used.build, model, self.rig, self.plan) as oracle:
             yield oracle
 
 
-def _find_ground(
-    settings: Settings, rig: str | None, inherited_env: Mapping[str, str], *, needs_build: bool
-) -> _Ground:
-    machine = named_rig(rig) if rig is not None else None
-    try:
-        build = find_build(settings.build)
-        vocabulary = read_vocabulary(Path(build.bin_dir))
-    except K3profError as error:
-        if machine is None or needs_build:
-            raise
-        note = f"{error.message}: flags are not checked against a build, and compute buffers are a margin"
-        return _Ground(None, None, machine, None, [note])
-    if machine is not None:
-        return _Ground(build, vocabulary, machine, None)
-    plan = plan_devices(settings.devices, build, visible_gpus(list_gpus(), inherited_env))
-    return _Ground(build, vocabulary, machine_rig(plan), plan, [plan.notice] if plan.notice else [])
+def _elsewhere(parts: Mapping[str, Experiment], machine: Rig, needed_build: str | None) -> dict[str, _Ground]:
+    """Return the ground by build for another machine, where a build that is not here is done without unless needed."""
+    grounds = {}
+    for name, part in parts.items():
+        try:
+            grounds[name] = _Ground(find_used_build(name, part), machine)
+        except K3profError as error:
+            if name == needed_build:
+                raise
+            note = f"{error.message}: flags are not checked against a build, and compute buffers are a margin"
+            grounds[name] = _Ground(None, machine, notes=[note])
+    return grounds
+
+
+def _here(parts: Mapping[str, Experiment], devices: str, inherited_env: Mapping[str, str]) -> dict[str, _Ground]:
+    """Return the ground by build for this machine."""
+    used = find_used_builds(parts)
+    plans = plan_same_devices(used, devices, inherited_env)
+    return {
+        name: _Ground(one, machine_rig(plans[name]), plans[name], list(filter(None, [plans[name].notice])))
+        for name, one in used.items()
+    }
 
 
 def _predict(
     placement: Placement, settings: Settings, model: Model, ground: _Ground, oracle: ComputeOracle | None
 ) -> Prediction:
     has_stand_ins = bool(ground.plan and ground.plan.stand_ins)
-    defaults = measurement_flags(ground.vocabulary or _KNOWN_DEFAULTS, settings.workloads, has_stand_ins)
+    vocabulary = ground.used.vocabulary if ground.used is not None else _KNOWN_DEFAULTS
+    defaults = measurement_flags(vocabulary, settings.workloads, has_stand_ins)
     flags = {**defaults, **effective_flags(settings, placement)}
     where = partial(where_flag, settings, placement)
     if trap := split_mode_trap(model, FlagReader(flags, where)):

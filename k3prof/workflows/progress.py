@@ -1,17 +1,22 @@
-"""How far a sweep is, told to the display while it runs."""
+"""How far a sweep or a test of hypotheses is, told to the display while it runs."""
 
 from __future__ import annotations
 
 import statistics
 import threading
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from k3prof.core.plan import seconds_left
+from k3prof.core.refutation.leg import LegPlace
+from k3prof.core.refutation.schedule import PlannedRound
+from k3prof.core.refutation.verdict import Verdict
 from k3prof.core.timeline import Counter, PhaseKind, Series, busy_steps
 from k3prof.core.trial import Outcome, TrialSpec, TrialStatus, Workload
 from k3prof.llama.server import Loading
 from k3prof.reporters.live import FinishedStep, ProgressRow, SweepProgress
+from k3prof.reporters.refutation_plan import effort, leg_name, round_line
 from k3prof.reporters.sweep_display import SweepDisplay
 
 _MEASURED_EARLIER = "measured earlier"
@@ -29,17 +34,19 @@ class _Step:
     rates: list[float] = field(default_factory=list)
 
 
-class ProgressTracker:
-    """A `SweepListener` that keeps the display up to date.
+class TrialTracker:
+    """A `TrialListener` that keeps the display up to date: one row per trial, by its name.
 
     Args:
         display: What shows it.
         price_per_hour: What the machine costs in USD; None when it has no price.
+        noun: What a row stands for.
     """
 
-    def __init__(self, display: SweepDisplay, price_per_hour: float | None) -> None:
+    def __init__(self, display: SweepDisplay, price_per_hour: float | None, noun: str) -> None:
         self._display = display
         self._price_per_hour = price_per_hour
+        self._noun = noun
         self._begin_s = time.monotonic()
         self._trial_begin_s = self._begin_s
         self._durations_s: list[float] = []
@@ -48,19 +55,30 @@ class ProgressTracker:
         self._step: _Step | None = None
         self._lock = threading.RLock()
 
-    def on_plan(self, waiting: list[TrialSpec], finished: list[str]) -> None:
-        """Note what will be run, and which placements have nothing left to do."""
+    def plan(self, waiting: Iterable[str], finished: Iterable[str]) -> None:
+        """Note what will be run, and what was measured earlier."""
         done = {name: ProgressRow(name, TrialStatus.OK, note=_MEASURED_EARLIER) for name in finished}
-        self._rows = done | {spec.placement: ProgressRow(spec.placement) for spec in waiting}
+        self._rows = done | {name: ProgressRow(name) for name in waiting}
         self._show()
 
-    def on_trial(self, spec: TrialSpec) -> None:
+    def begin(self, name: str) -> None:
         """Note that a trial begins."""
         with self._lock:
-            self._running = spec.placement
+            self._running = name
             self._trial_begin_s = time.monotonic()
-            self._rows[spec.placement] = ProgressRow(spec.placement, TrialStatus.RUNNING)
+            self._rows[name] = ProgressRow(name, TrialStatus.RUNNING)
             self._step = None
+        self._show()
+
+    def end(self, outcome: Outcome) -> None:
+        """Note that the trial has ended."""
+        with self._lock:
+            self._finish_step()
+            self._step = None
+            self._durations_s.append(time.monotonic() - self._trial_begin_s)
+            rate = next((step.rate for step in reversed(self._rows[self._running].finished)), None)
+            self._change(status=outcome.status, phase="", rate=rate, note=outcome.message, busy_frac={})
+            self._running = ""
         self._show()
 
     def on_phase(self, kind: PhaseKind, workload: Workload | None, repetition: int) -> None:
@@ -102,17 +120,6 @@ class ProgressTracker:
             self._change(busy_frac={**row.busy_frac, **latest}, rate=self._rate())
         self._show()
 
-    def on_outcome(self, spec: TrialSpec, outcome: Outcome) -> None:
-        """Note that a trial has ended."""
-        with self._lock:
-            self._finish_step()
-            self._step = None
-            self._durations_s.append(time.monotonic() - self._trial_begin_s)
-            rate = next((step.rate for step in reversed(self._rows[spec.placement].finished)), None)
-            self._change(status=outcome.status, phase="", rate=rate, note=outcome.message, busy_frac={})
-            self._running = ""
-        self._show()
-
     def _rate(self) -> float | None:
         step = self._step
         if step is None or step.tokens < 2:
@@ -138,7 +145,56 @@ class ProgressTracker:
             if left_s is not None and self._running:
                 left_s = max(left_s - (time.monotonic() - self._trial_begin_s), 0.0)
             cost_usd = None if self._price_per_hour is None else self._price_per_hour * elapsed_s / 3600
-            self._display.show(SweepProgress(tuple(self._rows.values()), elapsed_s, left_s, cost_usd))
+            rows = tuple(self._rows.values())
+            self._display.show(SweepProgress(rows, elapsed_s, left_s, cost_usd, self._noun))
+
+
+class ProgressTracker(TrialTracker):
+    """A `SweepListener` that keeps the display up to date."""
+
+    def __init__(self, display: SweepDisplay, price_per_hour: float | None) -> None:
+        super().__init__(display, price_per_hour, "placement")
+
+    def on_plan(self, waiting: list[TrialSpec], finished: list[str]) -> None:
+        """Note what will be run, and which placements have nothing left to do."""
+        self.plan([spec.placement for spec in waiting], finished)
+
+    def on_trial(self, spec: TrialSpec) -> None:
+        """Note that a trial begins."""
+        self.begin(spec.placement)
+
+    def on_outcome(self, _: TrialSpec, outcome: Outcome) -> None:
+        """Note that a trial has ended."""
+        self.end(outcome)
+
+
+class LegTracker(TrialTracker):
+    """A `RefutationListener` that keeps the display up to date, a round at a time.
+
+    Args:
+        display: What shows it.
+        price_per_hour: What the machine costs in USD; None when it has no price.
+        tell: Prints a line that stays.
+    """
+
+    def __init__(self, display: SweepDisplay, price_per_hour: float | None, tell: Callable[[str], None]) -> None:
+        super().__init__(display, price_per_hour, "leg")
+        self._tell = tell
+        self._legs: tuple[LegPlace, ...] = ()
+
+    def on_round(self, planned: PlannedRound, verdicts: Sequence[Verdict], round_s: float | None) -> None:
+        """Tell what the round runs and how long it takes, and show its legs."""
+        self._tell(f"{round_line(planned, verdicts)} · {effort(round_s, verdicts, self._price_per_hour)}")
+        self.plan([leg_name(leg, planned.legs) for leg in planned.legs], ())
+        self._legs = planned.legs
+
+    def on_leg(self, place: LegPlace) -> None:
+        """Note that a leg begins."""
+        self.begin(leg_name(place, self._legs))
+
+    def on_outcome(self, _: LegPlace, outcome: Outcome) -> None:
+        """Note that a leg has ended."""
+        self.end(outcome)
 
 
 def _phase_text(kind: PhaseKind, workload: Workload | None, repetition: int) -> str:

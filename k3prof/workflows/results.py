@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from k3prof.core.evidence.proof import Proof, prove
@@ -11,7 +12,8 @@ from k3prof.core.timeline import Series
 from k3prof.core.trial import Outcome, TrialRecord, TrialStatus
 from k3prof.core.trial_ledgers import trial_ledgers
 from k3prof.llama.logs import read_log
-from k3prof.store.trace import SweepRecord, Trace
+from k3prof.store.sweeps import SweepRecord
+from k3prof.store.trace import Trace
 
 _NOT_RUN = Outcome(TrialStatus.INTERRUPTED, message="not run yet")
 
@@ -54,10 +56,11 @@ def read_results(trace: Trace) -> SweepResult:
         TraceError: The trace holds no sweep, or cannot be read.
     """
     sweep = trace.last_sweep()
-    return SweepResult(sweep, tuple(_read(trace, placement, key) for placement, key in sweep.asked))
+    builds = {build.identity: build.name for build in trace.builds()}
+    return SweepResult(sweep, tuple(_read(trace, placement, key, builds) for placement, key in sweep.asked))
 
 
-def _read(trace: Trace, placement: str, configuration: str) -> PlacementResult:
+def _read(trace: Trace, placement: str, configuration: str, builds: Mapping[str, str]) -> PlacementResult:
     trials = tuple((trial, tuple(trace.series(trial.id))) for trial in trace.trials(configuration))
     if not trials:
         return PlacementResult(PlacementSummary(placement, _NOT_RUN, None, (), ()), ())
@@ -65,7 +68,8 @@ def _read(trace: Trace, placement: str, configuration: str) -> PlacementResult:
         summarize_trial(trial, series, _prove(trace, trial), trial_ledgers(trial, partial(trace.spans, trial.id)))
         for trial, series in trials
     ]
-    return PlacementResult(merge(summaries), trials)
+    build = builds.get(trials[-1][0].spec.build, "")
+    return PlacementResult(replace(merge(summaries), build=build), trials)
 
 
 def _prove(trace: Trace, trial: TrialRecord) -> Proof | None:

@@ -62,6 +62,19 @@ class Patience:
     request_s: float = 1800.0
 
 
+@dataclass(frozen=True)
+class FinishedTrial:
+    """A trial that has ended.
+
+    Attributes:
+        id: Its number in the trace.
+        outcome: How it ended.
+    """
+
+    id: int
+    outcome: Outcome
+
+
 class TrialListener(Protocol):
     """Who wants to know how a trial goes, as it goes. Calls come from the measuring thread and must return at once."""
 
@@ -90,7 +103,7 @@ def run_trial(
     *,
     patience: Patience,
     listener: TrialListener,
-) -> Outcome:
+) -> FinishedTrial:
     """Run one trial and store all of it.
 
     A trial whose server did something else than was asked is void. Whatever happens to the server is the trial's
@@ -128,7 +141,7 @@ class _Trial:
         self._tracer = TrialTracer(self._rig.tracing, self._folder, self._devices.endpoints, self._keep_spans)
         self._gpus = Observer(gpus_of(self._rig.devices), self._keep_samples)
 
-    def run(self, sweep: int, started_ns: int) -> Outcome:
+    def run(self, sweep: int, started_ns: int) -> FinishedTrial:
         port, alias, log = free_port(), f"k3prof-{secrets.token_hex(8)}", self._folder / "llama-server.log"
         config_home = self._folder / "config"
         config_home.mkdir()
@@ -155,9 +168,10 @@ class _Trial:
         finally:
             self._tracer.drain(final=True)
             self._trace.add_caveats(self._number, [*self._caveats, *self._gpus.caveats, *self._tracing_caveats()])
+            self._trace.add_events(self._number, self._gpus.events)
             logs = {"llama-server": log, **self._devices.logs}
             self._trace.finish_trial(self._number, outcome, time.monotonic_ns(), _read_logs(logs))
-        return outcome
+        return FinishedTrial(self._number, outcome)
 
     def _serve(self, server: Server) -> Outcome:
         pids = {**self._devices.pids, "CPU": server.pid}

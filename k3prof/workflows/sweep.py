@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 
 from rich.console import Console
 
+from k3prof.collectors.gpu_state import driver_version
 from k3prof.collectors.host_facts import host_facts
 from k3prof.core.plan import remaining
 from k3prof.core.summary import PlacementSummary
@@ -77,26 +78,32 @@ def run_sweep(prepared: PreparedSweep, trace: Trace, options: SweepOptions, list
         MachineError: The devices do not start.
         TraceError: The trace cannot be written any more.
     """
-    trace.add_build(prepared.rig.build)
-    trace.add_model(prepared.rig.model.fingerprint, prepared.rig.model.header)
+    for build in prepared.builds:
+        trace.add_build(build)
+    trace.add_model(prepared.model.fingerprint, prepared.model.header)
     sweep = trace.begin_sweep(
         ClockAnchor(time.monotonic_ns(), time.time_ns()),
-        _settings(prepared),
-        dataclasses.asdict(host_facts()),
+        settings_of(prepared),
+        host_record(),
         [(spec.placement, spec.configuration) for spec in prepared.specs],
     )
     left = plan(prepared, trace, retry_failed=options.retry_failed)
     waiting = [spec for spec in left if spec is not None]
     listener.on_plan(waiting, [spec.placement for spec, todo in zip(prepared.specs, left, strict=True) if todo is None])
     try:
-        with _termination_interrupts():
+        with termination_interrupts():
             for spec in waiting:
                 listener.on_trial(spec)
-                predicted = prepared.predicted[spec.placement]
-                outcome = run_trial(
-                    spec, predicted, prepared.rig, trace, sweep, patience=options.patience, listener=listener
+                finished = run_trial(
+                    spec,
+                    prepared.predicted[spec.placement],
+                    prepared.rigs[spec.placement],
+                    trace,
+                    sweep,
+                    patience=options.patience,
+                    listener=listener,
                 )
-                listener.on_outcome(spec, outcome)
+                listener.on_outcome(spec, finished.outcome)
     except KeyboardInterrupt:
         return False
     return True
@@ -143,8 +150,6 @@ def planned(prepared: PreparedSweep, path: Path, *, retry_failed: bool) -> Sweep
     trace = Trace.readable(path) if path.exists() else None
     with contextlib.closing(trace) if trace is not None else contextlib.nullcontext():
         left = plan(prepared, trace, retry_failed=retry_failed)
-    rig = prepared.rig
-    endpoints = tuple(f"127.0.0.1:{device.name}_PORT" for device in rig.devices.stand_ins)
     about = {placement.name: placement.about for placement in prepared.experiment.placements}
     return SweepPlan(
         trials=[
@@ -152,17 +157,28 @@ def planned(prepared: PreparedSweep, path: Path, *, retry_failed: bool) -> Sweep
                 placement=spec.placement,
                 about=about[spec.placement],
                 workloads=todo.workloads if todo is not None else (),
-                command=Command(
-                    tuple(rig.argv(spec, endpoints, "PORT", "ALIAS")),
-                    {**rig.devices.env, **spec.env, **rig.tracing.env("RING")},
-                ),
+                build=prepared.rigs[spec.placement].build.name,
+                command=planned_command(prepared, spec),
             )
             for spec, todo in zip(prepared.specs, left, strict=True)
         ],
         stand_ins={
-            device.name: tuple(stand_in_argv(rig.build, f"{device.name}_PORT")) for device in rig.devices.stand_ins
+            build.name: {
+                device.name: tuple(stand_in_argv(build, f"{device.name}_PORT")) for device in prepared.devices.stand_ins
+            }
+            for build in prepared.builds
         },
         trace=str(path),
+    )
+
+
+def planned_command(prepared: PreparedSweep, spec: TrialSpec) -> Command:
+    """Return what would start a trial's server; what is chosen at the start stands in capitals."""
+    rig = prepared.rigs[spec.placement]
+    endpoints = tuple(f"127.0.0.1:{device.name}_PORT" for device in rig.devices.stand_ins)
+    return Command(
+        tuple(rig.argv(spec, endpoints, "PORT", "ALIAS")),
+        {**rig.devices.env, **spec.env, **rig.tracing.env("RING")},
     )
 
 
@@ -172,23 +188,32 @@ def default_trace(path: Path) -> Path:
     return Path("traces") / f"{folder.resolve().name or 'sweep'}.sqlite"
 
 
-def _settings(prepared: PreparedSweep) -> dict[str, object]:
-    settings = prepared.experiment.settings
+def host_record() -> dict[str, object]:
+    """Return facts of this machine as the trace keeps them, with the driver of its GPUs where there is one."""
+    driver = driver_version()
+    return dataclasses.asdict(host_facts()) | ({} if driver is None else {"gpu_driver": driver})
+
+
+def settings_of(prepared: PreparedSweep) -> dict[str, object]:
+    """Return the settings as the trace keeps them."""
+    settings, placements = prepared.experiment.settings, prepared.experiment.placements
+    builds = {one.name: one.build for one in placements if one.build is not None}
     return {
         "model": settings.model,
         "devices": settings.devices,
         "build": settings.build,
+        **({"builds of placements": builds} if builds else {}),
         "workloads": [workload.name for workload in settings.workloads],
         "repeat": settings.repeat,
         "splits": settings.splits,
         "price_per_hour": settings.price_per_hour,
         "flags": dict(settings.flags),
-        "placements": {one.name: one.about for one in prepared.experiment.placements},
+        "placements": {one.name: one.about for one in placements},
     }
 
 
 @contextlib.contextmanager
-def _termination_interrupts() -> Iterator[None]:
+def termination_interrupts() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP like Ctrl-C, so that a closed terminal loses nothing either."""
 
     def interrupt(*_: object) -> NoReturn:

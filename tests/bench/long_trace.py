@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 
 from k3prof.core.timeline import ClockAnchor, Series
-from k3prof.core.trial import TrialRecord
-from k3prof.store.trace import Command, Trace
+from k3prof.core.trial import Command, TrialRecord
+from k3prof.store.trace import Trace
 from tests.doubles.reports import BUILD, command
 from tests.doubles.trials import START_NS, stand_in_trial
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import pynvml
 import pytest
 
 from k3prof.collectors.host_facts import host_facts
@@ -16,6 +18,7 @@ from k3prof.core.machine.host_bandwidth import BandwidthReading, HostBandwidth
 from k3prof.errors import ConfigError
 from k3prof.llama.build import PROGRAMS, use_build
 from k3prof.llama.cache import cache_dir
+from k3prof.reporters.findings import as_json
 from k3prof.store.bandwidth import write_bandwidth
 from k3prof.workflows.bandwidth import bandwidth_path
 from k3prof.workflows.doctor import diagnose
@@ -99,6 +102,21 @@ def test_gpus_that_the_build_drives_are_what_auto_means(tmp_path):
     assert [gpu.name for gpu in found.gpus] == ["CUDA0", "CUDA1", "CUDA2", "CUDA3", "CUDA4"]
     (splits,) = about(found, "splits")
     assert (splits.level, "static" in splits.message) == (Level.NOTE, True)
+
+
+def test_the_ways_between_gpus_are_told_and_nothing_of_them_without_gpus(build):
+    def pairs_on_a_switch(one: FakeGpu, other: FakeGpu) -> int:
+        return pynvml.NVML_TOPOLOGY_SINGLE if one.bus // 2 == other.bus // 2 else pynvml.NVML_TOPOLOGY_NODE
+
+    gpus = [FakeGpu(f"GPU-{index}", bus=index) for index in range(5)]
+    with installed(FakeNvml(gpus, topology=pairs_on_a_switch, peer_accesses=(0, 1))):
+        found = diagnose(build.bin_dir)
+    assert [finding.message for finding in about(found, "GPU paths")] == [
+        "CUDA0–CUDA1, CUDA2–CUDA3: over one PCIe switch (PIX); peer access: reads, writes",
+        "the other 8 pairs: within one NUMA node (NODE); peer access: reads, writes",
+    ]
+    assert len(json.loads(as_json(found))["gpu_paths"]) == 10
+    assert about(diagnose(build.bin_dir), "GPU paths") == []
 
 
 def test_a_visibility_that_names_no_gpu_for_certain_stands_in_the_way(build):

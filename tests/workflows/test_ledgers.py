@@ -13,48 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from k3prof.core.build import Build
 from k3prof.core.ledger import Ledger, LineKind, Observed, ledger
 from k3prof.core.spans import SpanKind
 from k3prof.core.summary import PlacementSummary, phases, summarize_trial
 from k3prof.core.timeline import PhaseKind
-from k3prof.core.trial import Workload
 from k3prof.core.trial_ledgers import trial_ledgers
 from k3prof.store.trace import Trace
 from k3prof.workflows.results import read_results
 from tests.workflows.test_sweep import Sweeper
+from tests.workflows.traced_sweep import DEVICES, PLACEMENTS, TG
 
 pytestmark = pytest.mark.server
-
-TG = Workload("tg", 32)
-SWEEP = """
-model = "demo:k3"
-devices = "rpc:3"
-workloads = ["tg32", "pp128"]
-repeat = 4
-[flags]
-ctx-size = 512
-"""
-PLACEMENTS = {
-    "even": "",
-    "uneven": "[flags]\ntensor-split = [3, 2, 1]\n",
-    "experts-on-host": "[flags]\nn-cpu-moe = 4\n",
-}
-DEVICES = ("RPC0", "RPC1", "RPC2")
-
-
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory, build: Build) -> Sweeper:
-    folder = tmp_path_factory.mktemp("ledgers")
-    experiment = folder / "mine"
-    experiment.mkdir()
-    (experiment / "sweep.toml").write_text(SWEEP)
-    for name, text in PLACEMENTS.items():
-        (experiment / f"{name}.toml").write_text(text)
-    sweeper = Sweeper(folder, experiment, build)
-    done = sweeper.run("--splits", "exact")
-    assert done.returncode == 0, done.stderr
-    return sweeper
 
 
 def summaries(traced: Sweeper) -> dict[str, PlacementSummary]:

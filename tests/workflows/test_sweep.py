@@ -19,6 +19,7 @@ from k3prof.core.trial import Failure, RequestStatus, TrialStatus
 from k3prof.errors import TraceError
 from k3prof.store.trace import Trace
 from k3prof.workflows.results import read_results
+from tests.doubles.scripted_build import rebuild
 from tests.llama.test_child import eventually
 
 pytestmark = pytest.mark.server
@@ -283,6 +284,41 @@ def test_a_dry_run_prints_the_commands_and_starts_and_writes_nothing(sweeper: Sw
     assert not sweeper.trace.exists()
     plan = json.loads(sweeper.run("--dry-run", "--format", "json").stdout)
     assert plan["trials"][1]["command"]["argv"][-2:] == ["--n-cpu-moe", "2"]
+
+
+def test_one_sweep_compares_two_builds_and_resumes_to_nothing(
+    sweeper: Sweeper, experiment: Path, tmp_path: Path, build: Build
+) -> None:
+    rebuilt = rebuild(build, tmp_path / "rebuilt", str(tmp_path / "rebuilt"))
+    assert rebuilt.identity != build.identity
+    (experiment / "even-rebuilt.toml").write_text(f'build = "{rebuilt.bin_dir}"\n')
+
+    plan = json.loads(sweeper.run("--only", "even*", "--dry-run", "--format", "json").stdout)
+    planned = {one["placement"]: (one["build"], one["command"]["argv"]) for one in plan["trials"]}
+    assert planned["even"][0] == build.bin_dir
+    assert planned["even-rebuilt"][0] == rebuilt.bin_dir
+    assert planned["even"][1][1:] == planned["even-rebuilt"][1][1:]
+    assert plan["stand_ins"][rebuilt.bin_dir]["RPC1"][0] == f"{rebuilt.bin_dir}/ggml-rpc-server"
+
+    first = sweeper.run("--only", "even*", "--format", "json")
+    assert first.returncode == 0, first.stderr
+    found = {one["placement"]: one["build"] for one in json.loads(first.stdout)["placements"]}
+    assert found == {"even": build.bin_dir, "even-rebuilt": rebuilt.bin_dir}
+    with Trace.readable(sweeper.trace) as trace:
+        trials = trace.trials()
+        ran = {trial.spec.placement: (trial.spec.build, trace.command(trial.id).argv[0]) for trial in trials}
+        assert {one.identity for one in trace.builds()} == {build.identity, rebuilt.identity}
+    assert ran == {
+        "even": (build.identity, f"{build.bin_dir}/llama-server"),
+        "even-rebuilt": (rebuilt.identity, f"{rebuilt.bin_dir}/llama-server"),
+    }
+    assert all(trial.outcome.status is TrialStatus.OK for trial in trials)
+
+    second = sweeper.run("--only", "even*")
+    assert second.returncode == 0
+    assert second.stderr.count("measured earlier") == 2
+    with Trace.readable(sweeper.trace) as trace:
+        assert [one.id for one in trace.trials()] == [one.id for one in trials]
 
 
 def test_two_sweeps_into_one_trace_are_kept_apart(sweeper: Sweeper) -> None:
