@@ -15,8 +15,16 @@ def leg_seconds(leg: Leg) -> float | None:
 
 
 def total_seconds(legs: Iterable[Leg]) -> float:
-    """Return how long legs took together, those that were cut short left out."""
-    return sum(seconds for leg in legs if (seconds := leg_seconds(leg)) is not None)
+    """Return how long rounds took together, from each one's first start to its last end.
+
+    What is done between two legs counts, such as profiling ops; pauses between rounds, which may be days, do not.
+    """
+    rounds: dict[int, list[tuple[int, int]]] = {}
+    for leg in legs:
+        trial = leg.measured.trial
+        if trial.ended_ns is not None:
+            rounds.setdefault(leg.place.round, []).append((trial.started_ns, trial.ended_ns))
+    return sum(max(end for _, end in spans) - min(begin for begin, _ in spans) for spans in rounds.values()) / 1e9
 
 
 def expected_seconds(placements: Iterable[str], legs: Sequence[Leg]) -> float | None:
