@@ -59,6 +59,10 @@ class PreparedRefutation:
         }
         return Asked(specs, ignored)
 
+    def placements_of(self, mode: SplitMode) -> set[str]:
+        """Return the placements that hypotheses need to be traced in one way."""
+        return {arm.placement for one in self.hypotheses if splits_for(metric_of(one)) is mode for arm in one.arms}
+
     def needs(self, need: Need) -> bool:
         """Whether a hypothesis needs something to be observed or known."""
         return any(need in metric_of(one).needs for one in self.hypotheses)

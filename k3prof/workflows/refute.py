@@ -164,7 +164,12 @@ class _Session:
             HYPOTHESES: [one.digest for one in prepared.hypotheses],
             BANDWIDTHS: self._bandwidths(),
         }
-        asked = [(spec.placement, spec.configuration) for one in prepared.sweeps.values() for spec in one.specs]
+        asked = [
+            (spec.placement, spec.configuration)
+            for mode, one in prepared.sweeps.items()
+            for spec in one.specs
+            if spec.placement in prepared.placements_of(mode)
+        ]
         sweep = trace.begin_sweep(ClockAnchor(time.monotonic_ns(), time.time_ns()), settings, host_record(), asked)
         for hypothesis in prepared.hypotheses:
             trace.register_hypothesis(hypothesis, sweep)
