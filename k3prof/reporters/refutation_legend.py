@@ -33,6 +33,12 @@ READING = (
         "whole set holds a wrong verdict at most as often as was fixed beforehand.",
     ),
     (
+        "Limit",
+        "A placement held against a limit has no second one beside it in which a drift of the machine would cancel. "
+        "Its interval, and its share of the chance above, hold only while such drift is small beside the distance to "
+        "the limit.",
+    ),
+    (
         "A/A",
         "One placement run against itself, before all else. Where that alone differs by more than what matters, no "
         "comparison is judged. Its blocks are the last row of a picture.",

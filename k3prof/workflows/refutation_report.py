@@ -11,9 +11,9 @@ from typing import Literal
 from k3prof.core.device import DeviceKind
 from k3prof.core.refutation.effort import total_seconds
 from k3prof.core.refutation.gather import Leg
-from k3prof.core.refutation.hypothesis import Again, Hypothesis
+from k3prof.core.refutation.hypothesis import Again, Hypothesis, Threshold
 from k3prof.core.refutation.judge import effect_of_ratio
-from k3prof.core.refutation.verdict import Verdict
+from k3prof.core.refutation.verdict import Ruling, Verdict
 from k3prof.core.trial import Command, TrialStatus
 from k3prof.reporters import refutation_html, refutation_json, refutation_markdown
 from k3prof.reporters.refutation_input import Effort, Judged, Noise, Past, RefutationReport
@@ -86,13 +86,16 @@ def refutation_text(report: RefutationReport, kind: Literal["html", "md", "json"
             return json.dumps(refutation_json.as_json(report), indent=2) + "\n"
 
 
+_NO_SECOND_ARM = "held against a limit: a drift of the machine would not cancel, as it does between two placements"
 _INTERNAL = frozenset({"hypotheses", "bandwidths"})
 _RIG_FACTS = {"cpu_model": "processor", "cores_allowed": "cores", "kernel": "kernel", "container": "container"}
 
 
 def _judged(verdict: Verdict, past: Sequence[tuple[int, Verdict]]) -> Judged:
     metric = metric_of(verdict.hypothesis)
-    return Judged(verdict, metric.unit, metric.about, tuple(_history(verdict, past)))
+    is_decided_alone = isinstance(verdict.hypothesis.test, Threshold) and verdict.ruling is not Ruling.INCONCLUSIVE
+    note = _NO_SECOND_ARM if is_decided_alone else ""
+    return Judged(verdict, metric.unit, metric.about, tuple(_history(verdict, past)), note)
 
 
 def _history(verdict: Verdict, past: Sequence[tuple[int, Verdict]]) -> list[Past]:

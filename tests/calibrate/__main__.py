@@ -27,7 +27,7 @@ def main() -> int:
 def _table(rates: list[Rate]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, justify in (("noise", "left"), ("what", "left"), ("rate", "right"), ("interval", "right"), ("", "left")):
-        table.add_column(name, justify=justify, no_wrap=name != "what")
+        table.add_column(name, justify=justify, no_wrap=name not in ("what", ""))
     shown = ""
     for rate in rates:
         low, high = rate.interval
@@ -37,7 +37,7 @@ def _table(rates: list[Rate]) -> Table:
             rate.what,
             f"{rate.hits / rate.tries * 100:.1f} %",
             f"[{low * 100:.1f}, {high * 100:.1f}]",
-            f"{bound} ✗" if rate.is_broken else bound,
+            f"{bound} ✗" if rate.is_broken else f"not promised: {rate.limit}" if rate.limit else bound,
             end_section=False,
         )
         shown = rate.noise

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import binomtest
 
 from k3prof.core.refutation.evidence import Evidence
-from k3prof.core.refutation.hypothesis import Hypothesis, Rules
+from k3prof.core.refutation.hypothesis import Again, Arm, Band, Hypothesis, Rules, Threshold
 from k3prof.core.refutation.judge import judge, planned_blocks
 from k3prof.core.refutation.verdict import Ruling
-from tests.calibrate.simulated import AGAIN_BLOCKS, NOISES, Noise, blocks, comparison, evidence
+from k3prof.core.trial import Workload
+from tests.calibrate.simulated import AGAIN_BLOCKS, NOISES, Noise, blocks, comparison, evidence, levels, shared
 
 CONFIDENCE = 0.95
 RULES = Rules()
@@ -28,6 +30,7 @@ class Rate:
         tries: How often it could have.
         nominal: How often it may; for power, how often it must.
         at_most: Whether `nominal` is an upper bound.
+        limit: Why `nominal` is not promised under this noise; empty where it is.
     """
 
     what: str
@@ -36,6 +39,7 @@ class Rate:
     tries: int
     nominal: float
     at_most: bool = True
+    limit: str = ""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -47,6 +51,8 @@ class Rate:
     def is_broken(self) -> bool:
         """Whether the whole interval lies on the wrong side of the nominal rate."""
         low, high = self.interval
+        if self.limit:
+            return False
         return low > self.nominal if self.at_most else high < self.nominal
 
 
@@ -84,14 +90,51 @@ def identical_arms(noise: str, tries: int, seed: int, rules: Rules = RULES) -> l
 
 
 def families(noise: str, tries: int, seed: int, rules: Rules = RULES, size: int = 6) -> list[Rate]:
-    """Return how often at least one of several false claims is supported: all lie at the end of their prediction."""
+    """Return how often at least one of several claims is judged wrongly: all lie at the end of their prediction."""
     draw = np.random.default_rng([seed, 4])
     claims = [comparison(1.2, 1.5, smallest=1.1, rules=rules, name=f"h{number}") for number in range(size)]
-    wrong = 0
+    rulings = []
     for _ in range(tries):
-        cases = [(claim, evidence(draw, NOISES[noise], 1.199, rules.looks[-1])) for claim in claims]
-        wrong += any(verdict.ruling is Ruling.SUPPORTED for verdict in judge(cases))
-    return [Rate(f"any of {size} falsely supported", noise, wrong, tries, rules.alpha)]
+        cases = zip(claims, shared(draw, NOISES[noise], [1.2] * size, rules.looks[-1]), strict=True)
+        rulings.append({verdict.ruling for verdict in judge(list(cases))})
+    return [
+        Rate(f"any of {size} falsely {ruling}", noise, sum(ruling in one for one in rulings), tries, rules.alpha)
+        for ruling in (Ruling.SUPPORTED, Ruling.REFUTED)
+    ]
+
+
+def against_itself(noise: str, tries: int, seed: int, rules: Rules = RULES) -> list[Rate]:
+    """Return how often a placement is said not to differ from itself, by any look, on a machine where it just does."""
+    draw = np.random.default_rng([seed, 6])
+    claim = Hypothesis("h", "a claim", "a reason", "tg", Again(Arm("a", Workload("tg", 64)), 1.1), rules)
+    wrong = sum(
+        _rule(claim, Evidence(tuple(blocks(draw, NOISES[noise], 1.1, rules.looks[-1])))) is Ruling.REFUTED
+        for _ in range(tries)
+    )
+    return [Rate("A/A, difference missed", noise, wrong, tries, rules.alpha)]
+
+
+NO_SECOND_ARM = "a level has no second arm in which drift cancels"
+LEVEL_LIMITS = {
+    "autocorrelated": NO_SECOND_ARM,
+    "drifting": NO_SECOND_ARM,
+    "wandering": NO_SECOND_ARM,
+    "a rare mode": "a mode that no block has met is not in the scatter",
+}
+
+
+def thresholds(noise: str, tries: int, seed: int, rules: Rules = RULES) -> list[Rate]:
+    """Return how often a level is judged to lie on one side of an end that it lies at."""
+    draw = np.random.default_rng([seed, 7])
+    claim = Hypothesis(
+        "h", "a claim", "a reason", "tg", Threshold(Arm("a", Workload("tg", 64)), Band(40.0, math.inf)), rules
+    )
+    rulings = [_rule(claim, levels(draw, NOISES[noise], 40.0, rules.looks[-1])) for _ in range(tries)]
+    limit = LEVEL_LIMITS.get(noise, "")
+    return [
+        Rate(f"threshold, false {ruling}", noise, rulings.count(ruling), tries, rules.alpha, limit=limit)
+        for ruling in (Ruling.SUPPORTED, Ruling.REFUTED)
+    ]
 
 
 def power(noise: str, tries: int, seed: int, rules: Rules = RULES) -> list[Rate]:
@@ -109,7 +152,7 @@ def power(noise: str, tries: int, seed: int, rules: Rules = RULES) -> list[Rate]
     ]
 
 
-ALL = (false_verdicts, false_equivalence, identical_arms, families, power)
+ALL = (false_verdicts, false_equivalence, identical_arms, against_itself, families, thresholds, power)
 
 __all__ = ["AGAIN_BLOCKS", "ALL", "Noise", "Rate"]
 

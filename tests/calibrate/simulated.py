@@ -57,6 +57,16 @@ def bimodal(draw: np.random.Generator, legs: int) -> NDArray[np.float64]:
     return draw.choice([-SD, SD], legs) + draw.normal(0, SD / 4, legs)
 
 
+def two_modes(draw: np.random.Generator, legs: int) -> NDArray[np.float64]:
+    """Return one of two modes that hardly scatter: a few blocks may agree by chance as if there were no noise."""
+    return draw.choice([-SD, SD], legs) + draw.normal(0, SD / 20, legs)
+
+
+def rare_mode(draw: np.random.Generator, legs: int) -> NDArray[np.float64]:
+    """Return two sharp modes of which one is rare: a few blocks may never meet it."""
+    return np.where(draw.random(legs) < 0.2, -2 * SD, 0.5 * SD) + draw.normal(0, SD / 20, legs)
+
+
 NOISES: dict[str, Noise] = {
     "normal": normal,
     "heavy-tailed": heavy_tailed,
@@ -64,6 +74,8 @@ NOISES: dict[str, Noise] = {
     "drifting": drifting,
     "wandering": wandering,
     "bimodal": bimodal,
+    "two sharp modes": two_modes,
+    "a rare mode": rare_mode,
 }
 
 
@@ -94,6 +106,33 @@ def evidence(draw: np.random.Generator, noise: Noise, effect: float, count: int)
     again = [Block(one.round, one.baseline, _scaled(one.candidate, 1 / effect)) for one in session[:AGAIN_BLOCKS]]
     sound = [one for one in session[AGAIN_BLOCKS:] if not drifted(one, again)]
     return Evidence(blocks=tuple(sound[:count]), again=tuple(again))
+
+
+def shared(draw: np.random.Generator, noise: Noise, effects: Sequence[float], count: int) -> list[Evidence]:
+    """Return what a session gives in which several candidates are compared with one baseline, by rounds.
+
+    Each round runs all placements in an order drawn by lot and then in the reverse of it, so that the comparisons
+    share their baseline's legs, and neighbours' noise.
+    """
+    again = tuple(blocks(draw, noise, 1.0, AGAIN_BLOCKS))
+    placements = len(effects) + 1
+    values = np.exp(math.log(BASE) + noise(draw, 4 * count * placements)).reshape(2 * count, 2 * placements)
+    found: list[list[Block]] = [[] for _ in effects]
+    for number, round_ in enumerate(values, start=AGAIN_BLOCKS):
+        first = draw.permutation(placements)
+        baseline, *candidates = [(float(round_[at]), float(round_[-1 - at])) for at in np.argsort(first)]
+        for own, pair, effect in zip(found, candidates, effects, strict=True):
+            block = Block(number, _figures(baseline, 1.0), _figures(pair, effect))
+            if len(own) < count and not drifted(block, again):
+                own.append(block)
+    return [Evidence(blocks=tuple(own), again=again) for own in found]
+
+
+def levels(draw: np.random.Generator, noise: Noise, level: float, count: int) -> Evidence:
+    """Return what a session gives for a threshold: the noise adds to the level, and its mean is 0."""
+    values = level * (1 + noise(draw, 2 * count))
+    pairs = values.reshape(count, 2)
+    return Evidence(blocks=tuple(Block(n, _figures((float(a), float(b)), 1.0)) for n, (a, b) in enumerate(pairs)))
 
 
 def _figures(pair: Sequence[float], factor: float) -> tuple[Figure, Figure]:

@@ -173,7 +173,8 @@ class _Blocks:
             reason = self._unknown(pairs)
             self._without_data.append(f"no data for {reason}")
         if block is not None and not reason:
-            reason = drifted(block, self._again)
+            # What was known of the noise by then: later rounds take no block away.
+            reason = drifted(block, [one for one in self._again if one.round < block.round])
         if block is None or reason:
             self._voided.append(Voided(pairs.round, reason))
             return

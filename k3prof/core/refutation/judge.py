@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from k3prof.core.refutation import stats
 from k3prof.core.refutation.evidence import Block, Evidence, Grade
@@ -21,18 +21,28 @@ from k3prof.core.refutation.magnitude import magnitude
 from k3prof.core.refutation.noise import noise_obstacle
 from k3prof.core.refutation.readings import blocks_at_look, unusable
 from k3prof.core.refutation.stats import Sample
-from k3prof.core.refutation.verdict import Effect, Magnitude, Ruling, Verdict
+from k3prof.core.refutation.verdict import Effect, Ruling, Verdict
+
+_SHOWN = (1 - stats.CONFIDENCE) / 2
+"""No verdict contradicts the interval that is shown, however large an error is allowed."""
+_LEAST_SCATTER = 0.5
+"""Of the scatter of A/A: blocks that agree better than that do so by luck."""
 
 
 def judge(cases: Sequence[tuple[Hypothesis, Evidence]]) -> tuple[Verdict, ...]:
     """Return the verdicts on a set of hypotheses, in their order."""
-    tests = {
+    possible = {
         number: _Test(hypothesis, evidence)
         for number, (hypothesis, evidence) in enumerate(cases)
-        if not evidence.obstacle and not isinstance(hypothesis.test, Again)
+        if not evidence.obstacle
     }
-    decided = _decide(tests)
-    undecided = len(tests) - len(decided)
+    again = {number for number, test in possible.items() if isinstance(test.hypothesis.test, Again)}
+    claims = {number: test for number, test in possible.items() if number not in again}
+    decided = _decide(claims)
+    undecided = len(claims) - len(decided)
+    # A placement against itself is no claim about placements: it takes no share of the level from those that are.
+    for number in again:
+        decided |= _decide({number: possible[number]})
     return tuple(
         decided[number] if number in decided else _undecided(hypothesis, evidence, undecided)
         for number, (hypothesis, evidence) in enumerate(cases)
@@ -88,52 +98,59 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Test:
-    """A comparison or a threshold with its evidence."""
+    """A hypothesis with its evidence."""
 
     hypothesis: Hypothesis
     evidence: Evidence
 
-    def at(self, look: int) -> _Reading | None:
-        """Return what the blocks up to a look say; None where they say nothing."""
-        blocks = self.evidence.blocks
-        if len(blocks) < look or _blind(self.hypothesis, self.evidence):
+    @property
+    def turns(self) -> set[int]:
+        """The rounds after which there was something new to look at."""
+        lists = (self.evidence.blocks, self.evidence.again)
+        looks = self.hypothesis.rules.looks
+        return {blocks[look - 1].round for blocks in lists for look in looks if look <= len(blocks)}
+
+    def after(self, turn: int) -> _Reading | None:
+        """Return what was known after a round; None where that says nothing."""
+        again = [block for block in self.evidence.again if block.round <= turn]
+        if _blind(self.hypothesis, again):
             return None
-        test = self.hypothesis.test
-        if unusable(blocks[:look], is_ratio=isinstance(test, Comparison)):
+        rules = self.hypothesis.rules
+        blocks = blocks_at_look([block for block in self.evidence.blocks if block.round <= turn], rules)
+        if not blocks or unusable(blocks, is_ratio=_is_ratio(self.hypothesis)):
             return None
-        return _read(test, blocks[:look])
+        return _read(self.hypothesis, blocks, again)
 
 
 def _decide(tests: Mapping[int, _Test]) -> dict[int, Verdict]:
-    """Return the verdicts that some look decides; each is decided at the first that does."""
+    """Return the verdicts that some look decides; each is decided at the first that does.
+
+    The rounds are gone through as they came, each with what was known then: later blocks, of whichever hypothesis or
+    of A/A, take no verdict back.
+    """
     decided: dict[int, Verdict] = {}
-    most = max((len(test.hypothesis.rules.looks) for test in tests.values()), default=0)
-    for number in range(most):
-        readings = {
-            key: reading
-            for key, test in tests.items()
-            if key not in decided
-            and number < len(test.hypothesis.rules.looks)
-            and (reading := test.at(test.hypothesis.rules.looks[number])) is not None
-        }
+    for turn in sorted(set().union(*(test.turns for test in tests.values()))):
+        open_tests = {key: test for key, test in tests.items() if key not in decided}
+        read = {key: test.after(turn) for key, test in open_tests.items()}
+        readings = {key: reading for key, reading in read.items() if reading is not None and reading.p <= _SHOWN}
         shares = {key: reading.p / _level(tests[key].hypothesis.rules) for key, reading in readings.items()}
-        for key, among in stats.holm(shares, len(tests) - len(decided)):
-            decided[key] = _decided(tests[key], readings[key], number, among)
+        for key, among in stats.holm(shares, len(open_tests)):
+            decided[key] = _decided(tests[key], readings[key], among)
     return decided
 
 
-def _decided(test: _Test, reading: _Reading, look: int, among: int) -> Verdict:
+def _decided(test: _Test, reading: _Reading, among: int) -> Verdict:
     hypothesis = test.hypothesis
-    is_ratio = isinstance(hypothesis.test, Comparison)
-    effect = _effect(reading.sample, is_ratio=is_ratio)
-    needed = _level(hypothesis.rules) / among
+    effect = _effect(reading.sample, is_ratio=_is_ratio(hypothesis))
+    needed = min(_SHOWN, _level(hypothesis.rules) / among)
+    look = hypothesis.rules.looks.index(reading.sample.blocks) + 1
     claims = "the only undecided claim" if among == 1 else f"one of {among} undecided claims"
     return Verdict(
         hypothesis=hypothesis,
         ruling=reading.ruling,
         rule=(
             f"{where(hypothesis, reading.ruling)}: p = {reading.p:.2g}, needed at most {needed:.2g} "
-            f"(look {look + 1} of {len(hypothesis.rules.looks)}, {claims})"
+            f"(look {look} of {len(hypothesis.rules.looks)}, {claims})"
         ),
         magnitude=magnitude(hypothesis, effect),
         effect=effect,
@@ -149,20 +166,22 @@ def _undecided(hypothesis: Hypothesis, evidence: Evidence, undecided: int) -> Ve
         return _inconclusive(hypothesis, evidence, evidence.obstacle, is_final=True)
     last = hypothesis.rules.looks[-1]
     is_last = len(evidence.blocks) >= last
-    if isinstance(hypothesis.test, Again):
-        return _again(hypothesis, hypothesis.test, evidence, is_last)
     blocks = blocks_at_look(evidence.blocks, hypothesis.rules)
-    if blind := _blind(hypothesis, evidence):
+    if blind := _blind(hypothesis, evidence.again):
         return _inconclusive(hypothesis, evidence, blind, is_final=len(evidence.again) >= last)
     if not blocks:
         return _inconclusive(hypothesis, evidence, too_few(evidence, hypothesis.rules), is_final=False)
-    is_ratio = isinstance(hypothesis.test, Comparison)
-    if problem := unusable(blocks, is_ratio=is_ratio):
-        return _inconclusive(hypothesis, evidence, problem, is_final=is_last)
-    reading = _read(hypothesis.test, blocks)
-    level = _level(hypothesis.rules) / max(undecided, 1)
-    needed = stats.blocks_to_tell(reading.sample.mean, reading.sample.sd, _side(hypothesis.test), level)
-    more = None if needed is None else max(needed - len(evidence.blocks), 1)
+    if problem := unusable(blocks, is_ratio=_is_ratio(hypothesis)):
+        # What agrees may come apart; a figure that cannot be read stays among the first blocks.
+        is_constant = len(blocks) > 1 and _can_be_averaged(blocks, hypothesis)
+        return _inconclusive(hypothesis, evidence, problem, is_final=is_last or not is_constant)
+    if isinstance(hypothesis.test, Again):
+        if reason := noise_obstacle(evidence.blocks, hypothesis.test.smallest, hypothesis.rules):
+            return _inconclusive(hypothesis, evidence, reason, is_final=is_last)
+        undecided = 1
+    reading = _read(hypothesis, blocks, evidence.again)
+    level = min(_SHOWN, _level(hypothesis.rules) / max(undecided, 1))
+    more = _more_blocks(hypothesis, reading.sample, len(evidence.blocks), level)
     return _inconclusive(
         hypothesis,
         evidence,
@@ -172,39 +191,38 @@ def _undecided(hypothesis: Hypothesis, evidence: Evidence, undecided: int) -> Ve
     )
 
 
-def _again(hypothesis: Hypothesis, test: Again, evidence: Evidence, is_last: bool) -> Verdict:
-    """Judge a placement against itself: it never supports anything, since nothing differs."""
-    blocks = blocks_at_look(evidence.blocks, hypothesis.rules)
-    if not blocks:
-        return _inconclusive(hypothesis, evidence, too_few(evidence, hypothesis.rules), is_final=False)
-    if reason := noise_obstacle(evidence.blocks, test.smallest, hypothesis.rules):
-        return _inconclusive(hypothesis, evidence, reason, is_final=is_last)
-    effect = effect_of_ratio(blocks)
-    return Verdict(
-        hypothesis=hypothesis,
-        ruling=Ruling.REFUTED,
-        rule=f"the whole 90 % interval lies within {1 / test.smallest:.3g} to {test.smallest:.3g}",
-        magnitude=Magnitude.NO_EFFECT,
-        effect=effect,
-        grade=Grade.REPLICATED,
-        is_final=True,
-        evidence=evidence,
-    )
+def _more_blocks(hypothesis: Hypothesis, sample: Sample, measured: int, level: float) -> int | None:
+    """Return how many more blocks a look would probably take that decides; None where none would help."""
+    side, low, high = _side(hypothesis.test), sample.bias_low, sample.bias_high
+    # Where the mean must lie for a verdict to be in reach: the biases do not shrink, however many blocks there are.
+    inside, outside = Band(side.low + low, side.high - high), Band(side.low - high, side.high + low)
+    if sample.mean in inside:
+        needed = stats.blocks_to_tell(sample.mean, sample.sd, inside, level)
+    elif sample.mean not in outside and not isinstance(hypothesis.test, Again):
+        needed = stats.blocks_to_tell(sample.mean, sample.sd, outside, level)
+    else:
+        return None
+    if needed is None:
+        return None
+    look = next((look for look in hypothesis.rules.looks if look >= needed and look > measured), needed)
+    return max(look - measured, 1)
 
 
 def _inconclusive(
     hypothesis: Hypothesis, evidence: Evidence, reason: str, *, is_final: bool, blocks_needed: int | None = None
 ) -> Verdict:
-    is_ratio = not isinstance(hypothesis.test, Threshold)
     blocks = blocks_at_look(evidence.blocks, hypothesis.rules) or evidence.blocks
-    effect = None
-    if blocks and not (is_ratio and _has_no_ratio(blocks)):
-        effect = _effect(stats.of_log_ratios(blocks) if is_ratio else stats.of_levels(blocks), is_ratio=is_ratio)
+    effect, size = None, None
+    if blocks and _can_be_averaged(blocks, hypothesis):
+        is_ratio = _is_ratio(hypothesis)
+        sample = stats.of_log_ratios(blocks) if is_ratio else stats.of_levels(blocks)
+        effect = _effect(sample, is_ratio=is_ratio)
+        size = None if sample.is_constant else magnitude(hypothesis, effect)
     return Verdict(
         hypothesis=hypothesis,
         ruling=Ruling.INCONCLUSIVE,
         rule=criterion(hypothesis.test),
-        magnitude=None if effect is None else magnitude(hypothesis, effect),
+        magnitude=size,
         effect=effect,
         grade=Grade.REPLICATED if blocks else Grade.NONE,
         reasons=(reason,),
@@ -214,9 +232,17 @@ def _inconclusive(
     )
 
 
-def _read(test: Comparison | Threshold | Again, blocks: Sequence[Block]) -> _Reading:
-    sample = stats.of_log_ratios(blocks) if isinstance(test, Comparison) else stats.of_levels(blocks)
-    side = _side(test)
+def _read(hypothesis: Hypothesis, blocks: Sequence[Block], again: Sequence[Block]) -> _Reading:
+    test, side = hypothesis.test, _side(hypothesis.test)
+    if isinstance(test, Threshold):
+        sample = stats.of_levels(blocks)
+        return _Reading(sample, sample.p_within(side), sample.p_outside(side))
+    sample = stats.of_log_ratios(blocks)
+    if isinstance(test, Again):
+        return _Reading(sample, 1.0, sample.p_within(side))
+    # A few legs may fall into one of two modes by chance and agree; A/A has seen both.
+    floor = _LEAST_SCATTER * stats.of_log_ratios(again).sd
+    sample = replace(sample, sd=max(sample.sd, floor))
     return _Reading(sample, sample.p_within(side), sample.p_outside(side))
 
 
@@ -247,10 +273,20 @@ def _level(rules: Rules) -> float:
     return rules.alpha / len(rules.looks)
 
 
-def _blind(hypothesis: Hypothesis, evidence: Evidence) -> str:
+def _blind(hypothesis: Hypothesis, again: Sequence[Block]) -> str:
     """Return why this machine cannot tell what a comparison is about; empty when it can, and for thresholds."""
     test = hypothesis.test
-    return noise_obstacle(evidence.again, test.smallest, hypothesis.rules) if isinstance(test, Comparison) else ""
+    return noise_obstacle(again, test.smallest, hypothesis.rules) if isinstance(test, Comparison) else ""
+
+
+def _is_ratio(hypothesis: Hypothesis) -> bool:
+    return not isinstance(hypothesis.test, Threshold)
+
+
+def _can_be_averaged(blocks: Sequence[Block], hypothesis: Hypothesis) -> bool:
+    if _is_ratio(hypothesis):
+        return not _has_no_ratio(blocks)
+    return all(math.isfinite(block.level.value) for block in blocks)
 
 
 def _has_no_ratio(blocks: Sequence[Block]) -> bool:

@@ -18,20 +18,26 @@ def magnitude(hypothesis: Hypothesis, effect: Effect) -> Magnitude | None:
         return Magnitude.NO_EFFECT
     if isinstance(test, Again):
         return None
-    if interval.low <= test.predict.high and test.predict.low <= interval.high:
+    if test.claims_no_effect:
+        return None
+    reaches = interval.low >= test.predict.low if test.predict.low > 1 else interval.high <= test.predict.high
+    if reaches and interval.low <= test.predict.high and test.predict.low <= interval.high:
         return Magnitude.AS_PREDICTED
-    return None if test.claims_no_effect else _beside(interval, test)
+    return _beside(interval, test)
 
 
 def _beside(interval: Band, test: Comparison) -> Magnitude | None:
     """Return how an interval that misses the prediction lies to it; turned over where less than 1 is predicted."""
     if test.predict.low > 1:
-        low, high, most, smallest = interval.low, interval.high, test.predict.high, test.smallest
+        low, high, least, most = interval.low, interval.high, test.predict.low, test.predict.high
     else:
-        low, high = 1 / interval.high, 1 / interval.low
-        most, smallest = (math.inf if test.predict.low <= 0 else 1 / test.predict.low), test.smallest
-    if high < 1 / smallest:
+        low, high, least, most = map(_inverse, (interval.high, interval.low, test.predict.high, test.predict.low))
+    if high < 1 / test.smallest:
         return Magnitude.OPPOSITE
     if low > most:
         return Magnitude.LARGER
-    return Magnitude.SMALLER if low > 1 else None
+    return Magnitude.SMALLER if low > 1 and high < least else None
+
+
+def _inverse(ratio: float) -> float:
+    return 1 / ratio if ratio > 0 else math.inf

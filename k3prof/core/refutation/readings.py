@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from k3prof.core.refutation import stats
-from k3prof.core.refutation.evidence import Block
+from k3prof.core.refutation.evidence import Block, Figure
 from k3prof.core.refutation.hypothesis import Rules
 
 
@@ -22,12 +22,18 @@ def blocks_at_look(blocks: Sequence[Block], rules: Rules) -> Sequence[Block]:
 def unusable(blocks: Sequence[Block], *, is_ratio: bool) -> str:
     """Return why blocks cannot be read; empty when they can."""
     figures = [figure for block in blocks for figure in (*block.baseline, *(block.candidate or ()))]
-    strange = next((figure.value for figure in figures if not math.isfinite(figure.value)), None)
+    strange = next((figure for figure in figures if not _is_finite(figure)), None)
     if strange is not None:
-        return f"a figure is no number: {strange}"
+        return f"a figure is no number: {strange.value:g} (-{strange.bias_low:g}, +{strange.bias_high:g})"
     if is_ratio and (least := min(figure.value for figure in figures)) <= 0:
         return f"a figure of {least:g} has no ratio to another"
+    if not all(math.isfinite(block.level.value) for block in blocks):
+        return "its figures are too large to add"
     sample = stats.of_log_ratios(blocks) if is_ratio else stats.of_levels(blocks)
     if sample.is_constant:
         return "all blocks agree to the last digit, so that their scatter says nothing"
     return ""
+
+
+def _is_finite(figure: Figure) -> bool:
+    return math.isfinite(figure.value) and not math.isnan(figure.bias_low + figure.bias_high)

@@ -69,11 +69,12 @@ def next_round(verdicts: Sequence[Verdict], rounds: Sequence[Sequence[LegPlace]]
     """
     undecided = [verdict for verdict in verdicts if not verdict.is_final and not _is_hopeless(verdict, rounds)]
     number = 1 + max((leg.round for legs in rounds for leg in legs), default=-1)
-    placement = _to_run_again(undecided)
+    claims = [verdict for verdict in undecided if not isinstance(verdict.hypothesis.test, Again)]
+    placement = _to_run_again(undecided, only_if_urgent=bool(claims))
     if placement is not None:
         return PlannedRound(again(placement, number, seed), {placement: _noise_of(placement, undecided)}, is_again=True)
     needed: dict[str, list[Workload]] = {}
-    for verdict in undecided:
+    for verdict in claims:
         for arm in verdict.hypothesis.arms:
             needed.setdefault(arm.placement, []).append(arm.workload)
     if not needed:
@@ -91,16 +92,24 @@ def most_rounds_left(verdicts: Sequence[Verdict]) -> int:
     return own + noise
 
 
-def _to_run_again(undecided: Sequence[Verdict]) -> str | None:
-    """Return the placement to run against itself next; None when nothing hangs on that."""
+def _to_run_again(undecided: Sequence[Verdict], *, only_if_urgent: bool) -> str | None:
+    """Return the placement to run against itself next; None when nothing hangs on that.
+
+    Args:
+        undecided: Verdicts that are.
+        only_if_urgent: Whether claims about such a placement may wait once they have been looked at.
+    """
+    for verdict in undecided:
+        is_urgent = len(verdict.evidence.blocks) < verdict.hypothesis.rules.looks[0]
+        if isinstance(verdict.hypothesis.test, Again) and (is_urgent or not only_if_urgent):
+            return verdict.hypothesis.arms[0].placement
     asked = Counter(
         verdict.hypothesis.arms[0].placement
         for verdict in undecided
-        if _needs_again(verdict) and len(_again_blocks(verdict)) < _last_look(verdict)
+        if isinstance(verdict.hypothesis.test, Comparison)
+        and _needs_again(verdict)
+        and len(verdict.evidence.again) < _last_look(verdict)
     )
-    claimed = [one for one in undecided if isinstance(one.hypothesis.test, Again) and not one.is_final]
-    if claimed:
-        return claimed[0].hypothesis.arms[0].placement
     return asked.most_common(1)[0][0] if asked else None
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from scipy import stats
 from scipy.special import nctdtr, stdtr, stdtrit
 
 from k3prof.core.refutation.evidence import Block, Figure
@@ -21,7 +19,6 @@ MOST_BLOCKS = 10_000
 """More than anybody would measure: such a difference is one that blocks do not show."""
 _ROUNDING = 1e-12
 """Relative differences below this are the arithmetic's own."""
-_EXACT_FLIPS = 2**16
 
 Key = TypeVar("Key")
 
@@ -100,24 +97,6 @@ def of_levels(blocks: Sequence[Block]) -> Sample:
     return _sample(values, [(level.bias_low, level.bias_high) for level in levels], scale=max(map(abs, values)))
 
 
-def sign_flip_p(values: Sequence[float], bound: float) -> float:
-    """Return the exact permutation p value against `they are symmetric about bound or a point below it`.
-
-    It assumes no shape of the noise, only its symmetry, and can be no smaller than 1 / 2^n. From 17 values on, it
-    counts random flips instead of all.
-    """
-    flipped = stats.permutation_test(
-        (np.asarray(values) - bound,),
-        np.mean,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=_EXACT_FLIPS,
-        alternative="greater",
-        rng=np.random.default_rng(0),
-    )
-    return float(flipped.pvalue)
-
-
 def holm(shares: Mapping[Key, float], undecided: int) -> Iterator[tuple[Key, int]]:
     """Yield what Holm's sequentially rejective procedure decides, and among how many it was decided.
 
@@ -129,7 +108,7 @@ def holm(shares: Mapping[Key, float], undecided: int) -> Iterator[tuple[Key, int
         undecided: How many of the set are undecided, those included that cannot be decided now.
     """
     for key in sorted(shares, key=lambda key: shares[key]):
-        if shares[key] * undecided > 1:
+        if not shares[key] * undecided <= 1:
             return
         yield key, undecided
         undecided -= 1
