@@ -26,6 +26,8 @@ _HOST_FACTS = (
     "container",
     "gpu_driver",
 )
+HOST = frozenset(name.replace("_", " ") for name in _HOST_FACTS)
+"""Settings that are facts of the machine."""
 _WITHOUT = frozenset({"cpu_quota_cores", "memory_limit_bytes", "container"})
 """Facts that are None where the machine has no such thing, and not where it does not tell."""
 _CLOCKS = {Counter.SM_MHZ: "SM clock", Counter.MEMORY_MHZ: "memory clock"}

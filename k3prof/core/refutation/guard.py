@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from statistics import median
 
 from k3prof.core.experiment import flag_text
-from k3prof.core.refutation.effective import METADATA, Effective
+from k3prof.core.refutation.effective import HOST, METADATA, Effective
 from k3prof.core.trial import FlagValue, TrialSpec, Workload
 
 ABSENT = "-"
@@ -190,7 +190,10 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Di
 
 
 def _moved(legs: Sequence[Effective]) -> list[Difference]:
-    """Return what differs among the legs of one arm."""
+    """Return what differs among the legs of one arm.
+
+    Not the machine: a round that ran elsewhere, or after an upgrade, had both arms there and compares them soundly.
+    """
     return list(
         dict.fromkeys(
             difference
@@ -199,6 +202,7 @@ def _moved(legs: Sequence[Effective]) -> list[Difference]:
                 *_changed(leg.settings, later.settings),
                 *_changed(leg.consequences, later.consequences),
             )
+            if difference.name not in HOST
         )
     )
 

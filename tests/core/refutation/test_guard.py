@@ -172,3 +172,12 @@ def test_a_build_that_names_itself_otherwise_is_the_change_itself() -> None:
 def test_a_build_with_another_default_is_confounded_by_it() -> None:
     found = guard(asked(build="other"), None, [BEFORE], [ran({"batch": "4096"})])
     assert found == "confounded by batch (2048 → 4096), although only build was to differ"
+
+
+def test_rounds_on_another_machine_are_sound_as_long_as_both_arms_ran_there() -> None:
+    layout = {"model on RPC0": "75.00 MiB"}
+    baseline = [ran({"kernel": "6.1"}), ran({"kernel": "6.9"})]
+    candidate = [ran({"kernel": "6.1"}, layout), ran({"kernel": "6.9"}, layout)]
+    assert guard(asked({"n-cpu-moe": 4}), None, baseline, candidate) == ""
+    found = guard(asked({"n-cpu-moe": 4}), None, baseline, candidate[::-1])
+    assert found == "confounded by kernel (6.1 → 6.9), although only n-cpu-moe was to differ"
