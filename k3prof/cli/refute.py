@@ -59,6 +59,7 @@ def refute(
     max_blocks: Annotated[
         int | None, typer.Option("--max-blocks", metavar="N", min=1, help="Measure no hypothesis in more blocks.")
     ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Start placements again that failed.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="What the order of the legs is drawn with.")] = 0,
     stall_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="Give up on a server that loads and shows no progress.")
@@ -110,7 +111,7 @@ def refute(
         typer.echo(f"note: {untraced.message}\nhint: {untraced.remedy}", err=True)
     if max_cost is not None and prepared.first.experiment.settings.price_per_hour is None:
         raise ConfigError("--max-cost: the machine has no price", "write price_per_hour into sweep.toml")
-    options = RefutationOptions(budget, seed, Patience(load_s=stall_timeout))
+    options = RefutationOptions(budget, retry_failed, seed, Patience(load_s=stall_timeout))
     path = trace or default_trace(placements)
     if dry_run:
         _print_plan(prepared, path, options, output)

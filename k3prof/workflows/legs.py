@@ -12,7 +12,7 @@ from k3prof.core.layout.hardware import Bandwidth
 from k3prof.core.refutation.effective import effective
 from k3prof.core.refutation.gather import Leg
 from k3prof.core.refutation.leg import LegPlace, MeasuredLeg
-from k3prof.core.trial import TrialRecord
+from k3prof.core.trial import TrialRecord, TrialStatus
 from k3prof.core.trial_ledgers import trial_ledgers
 from k3prof.llama.logs import read_log
 from k3prof.store.trace import Trace
@@ -28,15 +28,21 @@ class LegReader:
 
     Args:
         trace: The trace.
+        forget_failed: Leave out legs that have failed by now; those that fail from now on are read.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, forget_failed: bool = False) -> None:
         self._trace = trace
+        self._forgotten = {
+            trial.id
+            for trial in (trace.trials() if forget_failed else ())
+            if trial.outcome.status in (TrialStatus.FAILED, TrialStatus.VOID)
+        }
         self._read: dict[int, Leg] = {}
 
     def legs(self) -> list[Leg]:
         """Return all legs so far, by rounds and in the order of running."""
-        places = dict(self._trace.legs())
+        places = {trial: place for trial, place in self._trace.legs() if trial not in self._forgotten}
         if new := places.keys() - self._read.keys():
             hosts, settings = self._trace.hosts(), self._trace.settings()
             for trial in self._trace.trials():

@@ -26,7 +26,7 @@ def planned(prepared: PreparedRefutation, path: Path, options: RefutationOptions
     newest = 0
     if path.exists():
         with Trace.readable(path) as trace:
-            legs = LegReader(trace).legs()
+            legs = LegReader(trace, forget_failed=options.retry_failed).legs()
             since = {one.hypothesis.digest: one.trials_before for one in trace.registered()}
             newest = max((trial.id for trial in trace.trials()), default=0)
     cases = [

@@ -19,7 +19,7 @@ from k3prof.core.experiment import flag_text
 from k3prof.core.ops.op_shares import op_shares
 from k3prof.core.refutation.effort import expected_seconds
 from k3prof.core.refutation.gather import Leg, splits_for
-from k3prof.core.refutation.leg import LegPlace
+from k3prof.core.refutation.leg import LegPlace, would_fail_again
 from k3prof.core.refutation.leg_metrics import Need
 from k3prof.core.refutation.schedule import PlannedRound, next_round
 from k3prof.core.refutation.verdict import Verdict
@@ -67,11 +67,13 @@ class RefutationOptions:
 
     Attributes:
         budget: When to stop although not every verdict is final.
+        retry_failed: Start placements again that failed in earlier sessions.
         seed: What the order of each round is drawn with.
         patience: How long to wait for a server without a sign of progress.
     """
 
     budget: Budget = dataclasses.field(default_factory=Budget)
+    retry_failed: bool = False
     seed: int = 0
     patience: Patience = dataclasses.field(default_factory=Patience)
 
@@ -117,7 +119,7 @@ class _Session:
         self._trace = trace
         self._options = options
         self._listener = listener
-        self._reader = LegReader(trace)
+        self._reader = LegReader(trace, forget_failed=options.retry_failed)
         self._price_per_hour = prepared.first.experiment.settings.price_per_hour
         self._begun_s = time.monotonic()
         self._kept = {verdict.hypothesis.digest: verdict for _, verdict in trace.verdicts()}
@@ -200,7 +202,10 @@ class _Session:
 
     def _run_round(self, mode: SplitMode, planned: PlannedRound) -> None:
         sweep = self._prepared.sweeps[mode]
+        doomed: set[str] = set()
         for place in planned.legs:
+            if place.placement in doomed:
+                continue
             spec = replace(
                 self._prepared.asked.specs[mode][place.placement], workloads=planned.workloads[place.placement]
             )
@@ -215,6 +220,8 @@ class _Session:
                 listener=self._listener,
             )
             self._trace.add_leg(finished.id, place)
+            if would_fail_again(finished.outcome):
+                doomed.add(place.placement)
             if finished.outcome.status is TrialStatus.OK and self._needs_ops(spec.placement):
                 self._profile_ops(finished.id, spec)
             self._listener.on_outcome(place, finished.outcome)

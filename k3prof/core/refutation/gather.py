@@ -10,14 +10,12 @@ from k3prof.core.refutation.effective import Effective
 from k3prof.core.refutation.evidence import Block, Evidence, Pair, Voided
 from k3prof.core.refutation.guard import asked_differences, asked_obstacle, guard
 from k3prof.core.refutation.hypothesis import Again, Arm, Comparison, Hypothesis
-from k3prof.core.refutation.leg import LegPlace, MeasuredLeg
+from k3prof.core.refutation.leg import LegPlace, MeasuredLeg, would_fail_again
 from k3prof.core.refutation.leg_metrics import LegMetric, Need
 from k3prof.core.refutation.noise import drifted
 from k3prof.core.refutation.spoilers import spoiled, spoiled_block
 from k3prof.core.spans import SplitMode
 from k3prof.core.trial import Caveat, TrialSpec, TrialStatus
-
-_OWN_FAULT = (TrialStatus.FAILED, TrialStatus.VOID)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +88,16 @@ def gather(question: Question, legs: Sequence[Leg]) -> Evidence:
     """
     if obstacle := hopeless(question):
         return Evidence(obstacle=obstacle)
+    hypothesis, arm = question.hypothesis, question.hypothesis.arms[0]
     legs = [leg for leg in legs if _is_of(leg, question)]
-    arm = question.hypothesis.arms[0]
-    if isinstance(question.hypothesis.test, Again):
-        own = _Blocks(question, _pairs_again(arm, _after(question, legs)))
-        return Evidence(own.blocks, (), own.voided, own.obstacle, own.caveats)
-    again = tuple(_Blocks(question, _pairs_again(arm, legs)).blocks)
-    own = _Blocks(question, _pairs(question.hypothesis, _after(question, legs)), again)
-    return Evidence(own.blocks, again, own.voided, own.obstacle, own.caveats)
+    since = [leg for leg in legs if leg.measured.trial.id > question.since_trial]
+    again: tuple[Block, ...] = ()
+    if isinstance(hypothesis.test, Again):
+        own = _Blocks(question, _pairs_again(arm, since))
+    else:
+        again = _Blocks(question, _pairs_again(arm, legs)).blocks
+        own = _Blocks(question, _pairs(hypothesis, since), again)
+    return Evidence(own.blocks, again, own.voided, own.obstacle or _never_ran(hypothesis, since), own.caveats)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,6 @@ class _Blocks:
 
     def __init__(self, question: Question, rounds: Sequence[_Pairs], again: Sequence[Block] = ()) -> None:
         self._question = question
-        self._rounds = rounds
         self._again = again
         self._sound: list[_Pairs] = []
         self._without_data: list[str] = []
@@ -153,9 +152,6 @@ class _Blocks:
             return confounded
         if self._found:
             return ""
-        failed = _own_failure(self._rounds)
-        if failed is not None:
-            return f"no data for {failed.place.placement}: {failed.measured.trial.outcome.message}"
         return self._without_data[0] if self._without_data else ""
 
     @property
@@ -236,26 +232,21 @@ def _legs(side: _Side | None) -> LegPair | tuple[()]:
     return () if side is None else side.legs
 
 
-def _own_failure(rounds: Sequence[_Pairs]) -> Leg | None:
-    """Return a leg of a placement that failed by itself in every round, or None when there is none."""
-    if not rounds:
-        return None
-    failed = [
-        {leg.place.placement: leg for leg in pairs.legs if leg.measured.trial.outcome.status in _OWN_FAULT}
-        for pairs in rounds
-    ]
-    always = set(failed[0]).intersection(*failed)
-    return failed[0][min(always)] if always else None
+def _never_ran(hypothesis: Hypothesis, legs: Sequence[Leg]) -> str:
+    """Return which of a hypothesis' placements never ran well and will not; empty when none did so."""
+    for placement in dict.fromkeys(arm.placement for arm in hypothesis.arms):
+        outcomes = [leg.measured.trial.outcome for leg in legs if leg.place.placement == placement]
+        failed = [outcome for outcome in outcomes if outcome.status in (TrialStatus.FAILED, TrialStatus.VOID)]
+        ran = any(outcome.status is TrialStatus.OK for outcome in outcomes)
+        if failed and not ran and (len(failed) > 1 or would_fail_again(failed[0])):
+            return f"no data for {placement}: {failed[-1].message}"
+    return ""
 
 
 def _is_of(leg: Leg, question: Question) -> bool:
     """Whether a leg was run as the placement is now, and traced as the metric needs it."""
     spec = question.specs.get(leg.place.placement)
     return spec is not None and leg.measured.trial.spec.configuration == spec.configuration
-
-
-def _after(question: Question, legs: Sequence[Leg]) -> list[Leg]:
-    return [leg for leg in legs if leg.measured.trial.id > question.since_trial]
 
 
 def _pairs_again(arm: Arm, legs: Sequence[Leg]) -> list[_Pairs]:

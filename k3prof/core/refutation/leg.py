@@ -9,8 +9,15 @@ from k3prof.core.layout.hardware import Bandwidth
 from k3prof.core.ledger import Ledger
 from k3prof.core.summary import phases
 from k3prof.core.timeline import PhaseKind, Series
-from k3prof.core.trial import TrialRecord, Workload
+from k3prof.core.trial import Failure, Outcome, TrialRecord, TrialStatus, Workload
 from k3prof.core.weights.model import Model
+
+_LASTING = frozenset({Failure.OUT_OF_MEMORY, Failure.REFUSED_FLAG, Failure.BAD_MODEL, Failure.ASSERTION})
+
+
+def would_fail_again(outcome: Outcome) -> bool:
+    """Return whether another start of the same server would end the same way, so that none need be paid for."""
+    return outcome.status is TrialStatus.VOID or outcome.failure in _LASTING
 
 
 @dataclass(frozen=True)

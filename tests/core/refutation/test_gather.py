@@ -195,3 +195,31 @@ def test_a_change_that_no_server_shows_did_not_take() -> None:
     unmoved = [replace(one, effective=Effective({}, LAYOUTS["even"])) for one in legs]
     assert gather(question(), unmoved).obstacle.startswith("the change did not take")
     assert gather(question(), legs).obstacle == ""
+
+
+def one_leg(outcome: Outcome, number: int = 1) -> Leg:
+    found = leg(number, LegPlace(0, number, "host"))
+    return replace(found, measured=replace(found.measured, trial=replace(found.measured.trial, outcome=outcome)))
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(TrialStatus.FAILED, Failure.OUT_OF_MEMORY, "why"),
+        Outcome(TrialStatus.FAILED, Failure.BAD_MODEL, "why"),
+        Outcome(TrialStatus.VOID, None, "why"),
+    ],
+)
+def test_one_failure_that_another_start_would_repeat_is_enough(outcome: Outcome) -> None:
+    assert gather(question(), [one_leg(outcome)]).obstacle == "no data for host: why"
+
+
+def test_a_failure_that_may_be_chance_takes_two() -> None:
+    outcome = Outcome(TrialStatus.FAILED, Failure.KILLED, "killed by signal 9")
+    assert gather(question(), [one_leg(outcome)]).obstacle == ""
+    assert gather(question(), [one_leg(outcome), one_leg(outcome, 2)]).obstacle.startswith("no data for host")
+
+
+def test_an_interruption_is_no_failure() -> None:
+    legs = [one_leg(Outcome(TrialStatus.INTERRUPTED), number) for number in (1, 2, 3)]
+    assert gather(question(), legs).obstacle == ""
