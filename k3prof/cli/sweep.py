@@ -41,7 +41,7 @@ def sweep(
     devices: Annotated[str | None, typer.Option(help="auto, rpc:N or cpu.")] = None,
     repeat: Annotated[int | None, typer.Option(help="Measured repetitions of each workload.")] = None,
     workload: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="pp512, tg128, 'tg128@d4096 x4'; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="pp512, tg128@d4096, 'tg128 x1,2,4'; may be repeated.")
     ] = None,
     splits: Annotated[
         str | None, typer.Option(metavar="MODE", help="Trace each split of the graph: exact, light or off.")

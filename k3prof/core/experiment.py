@@ -32,6 +32,8 @@ class Settings:
         flags: llama-server's long names to values, for every placement.
         file: Where they stand, for messages; empty when no file holds them.
         splits: How closely the split tracer watches.
+        levels: Those of the workloads that were written as a ladder: they are left out where a server cannot take
+            them, while a workload written alone is refused.
     """
 
     model: str
@@ -43,6 +45,7 @@ class Settings:
     flags: Mapping[str, FlagValue]
     file: str = ""
     splits: SplitMode = SplitMode.OFF
+    levels: frozenset[Workload] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def check_flags(
         effective = _Effective({**shared[build][0], **own}, vocabulary)
         problems += own_problems
         problems += _split_problems(effective, n_devices)
-        problems += _slot_problems(effective, settings.workloads)
+        problems += _slot_problems(effective, [one for one in settings.workloads if one not in settings.levels])
     # The placements of one matrix share their file's problems, and all share those of the settings.
     return list({problem.message: problem for problem in problems}.values())
 

@@ -12,6 +12,7 @@ from k3prof.core.device import DeviceKind
 from k3prof.core.evidence.proof import Proof
 from k3prof.core.gpu_figures import GpuFigures, Stretch, gpu_figures
 from k3prof.core.idle import Parallelism, parallelism
+from k3prof.core.layout.context_cost import ContextCost
 from k3prof.core.ledger import Ledger
 from k3prof.core.metrics import METRICS
 from k3prof.core.slowdowns import slowdown_caveats
@@ -49,6 +50,7 @@ class WorkloadSummary:
             where the split tracer kept devices from overlapping that otherwise might have.
         busy_frac: Mean busy share of each device in that phase, and of the host's `CPU`; None where not observed.
         gpus: What the counters of each GPU say of that phase; empty without GPUs.
+        rates: The rate of each repetition that counts, in their order.
     """
 
     workload: Workload
@@ -57,6 +59,7 @@ class WorkloadSummary:
     parallelism: Parallelism | None
     busy_frac: Mapping[str, float | None]
     gpus: tuple[GpuFigures, ...] = ()
+    rates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class PlacementSummary:
         proof: What its last server's log proves; None where there is no log.
         ledgers: Where the time of a token went, one per workload whose splits were traced.
         build: Name of the llama.cpp build that it ran on; empty when not known.
+        context_cost: What each token of context costs a decode step by the traffic model; None when not known.
     """
 
     placement: str
@@ -82,6 +86,7 @@ class PlacementSummary:
     proof: Proof | None = None
     ledgers: tuple[Ledger, ...] = ()
     build: str = ""
+    context_cost: ContextCost | None = None
 
     def of(self, workload: Workload) -> WorkloadSummary | None:
         """Return the summary of a workload, or None when this placement was not asked for it."""
@@ -210,15 +215,17 @@ def _summarize_workload(
         (one for one in series if one.counter in BUSY_COUNTERS),
         key=lambda one: order.index(one.device) if one.device in order else len(order),
     )
+    rates = _values(workload.kind, measured)
     return WorkloadSummary(
         workload=workload,
-        rate=_spread_of(workload.kind, measured),
-        ttft_ms=_spread_of("ttft", measured),
+        rate=spread(rates),
+        ttft_ms=spread(_values("ttft", measured)),
         parallelism=(
             None if serialized(trial.spec, workload) else parallelism(device_counters(trial, series), intervals)
         ),
         busy_frac={one.device: mean_share(one, intervals) for one in busy_counters},
         gpus=gpu_figures(trial.devices, series, [_stretch(trial, workload, phase) for phase in own_phases]),
+        rates=tuple(rates),
     )
 
 
@@ -228,9 +235,9 @@ def _stretch(trial: TrialRecord, workload: Workload, phase: Phase) -> Stretch:
     return Stretch(phase.begin_ns, phase.end_ns, sum(tokens_done(one, phase) for one in requests) if whole else 0)
 
 
-def _spread_of(metric: str, measured: Iterable[Sequence[RequestRecord]]) -> Spread | None:
+def _values(metric: str, measured: Iterable[Sequence[RequestRecord]]) -> list[float]:
     values = (METRICS[metric].compute(requests) for requests in measured)
-    return spread([value for value in values if value is not None])
+    return [value for value in values if value is not None]
 
 
 def repetitions(

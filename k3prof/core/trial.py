@@ -19,6 +19,9 @@ from k3prof.core.spans import SplitMode
 FlagValue = bool | int | float | str | tuple[int | float | str, ...]
 
 _WORKLOAD = re.compile(r"(?P<kind>pp|tg)(?P<tokens>\d+)(?:@d(?P<depth>\d+))?(?:\s*x(?P<streams>\d+))?")
+_DEPTHS, _STREAMS = r"[0-9]+k?(?:\s*,\s*[0-9]+k?)*", r"[0-9]+(?:\s*,\s*[0-9]+)*"
+_LADDER = re.compile(rf"(?P<what>(?:pp|tg)[0-9]+)(?:@d(?P<depths>{_DEPTHS}))?(?:\s*x(?P<streams>{_STREAMS}))?")
+_K = 1024
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,31 @@ class Workload:
             raise ValueError(f"{text!r} asks for nothing: tokens and streams start at 1")
         return cls(kind, tokens, depth, streams)
 
+    @classmethod
+    def parse_all(cls, text: str) -> tuple[Workload, ...]:
+        """Read a workload, or all levels of a ladder: `tg128 x1,2,4`, `tg128@d0,4k,16k`, a grid of both.
+
+        `k` stands for 1,024 tokens. Levels come as they are written; in a grid, all streams of a depth together.
+
+        Raises:
+            ValueError: The text is neither, counts nothing, or names a level twice.
+        """
+        if _WORKLOAD.fullmatch(text.strip()):
+            return (cls.parse(text),)
+        match = _LADDER.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is no workload: write pp512, tg128@d4096, 'tg128 x1,2,4' or 'tg128@d0,4k,16k'")
+        depths = [_tokens(part) for part in (match["depths"] or "0").split(",")]
+        streams = [int(part) for part in (match["streams"] or "1").split(",")]
+        try:
+            levels = tuple(cls.parse(f"{match['what']}@d{depth} x{count}") for depth in depths for count in streams)
+        except ValueError as error:
+            raise ValueError(f"{text!r}: {error}") from None
+        for position, level in enumerate(levels):
+            if level in levels[:position]:
+                raise ValueError(f"{text!r}: {level.name} stands here twice")
+        return levels
+
     @property
     def name(self) -> str:
         """The name that `parse` reads."""
@@ -66,6 +94,11 @@ class Workload:
     def context_tokens(self) -> int:
         """Context that one stream needs, in tokens: the prompt (at least one token), what follows, one spare."""
         return max(self.depth, 1) + self.tokens + 1
+
+
+def _tokens(text: str) -> int:
+    text = text.strip()
+    return int(text.removesuffix("k")) * (_K if text.endswith("k") else 1)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from k3prof.core.idle import CONFIDENCE, Parallelism
 from k3prof.core.summary import PlacementSummary, Spread, WorkloadSummary
-from k3prof.reporters import claim_tables, gpu_tables, ledger_tables, proof_tables, ranking
+from k3prof.reporters import claim_tables, gpu_tables, ladder_tables, ledger_tables, proof_tables, ranking
 
 FORMAT_VERSION = 1
 
@@ -51,6 +51,7 @@ def _placement(summary: PlacementSummary) -> dict[str, Any]:
             for caveat in summary.caveats
         ],
         "proof": None if summary.proof is None else proof_tables.as_json(summary.proof),
+        "ladders": ladder_tables.as_json(summary),
         "ledgers": [ledger_tables.as_json(one) for one in summary.ledgers],
     }
 

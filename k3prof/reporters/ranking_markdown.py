@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from k3prof.core.summary import PlacementSummary
 from k3prof.core.trial import Caveat, TrialStatus
 from k3prof.reporters import formats, ranking
+from k3prof.reporters.ladder_markdown import ladder_blocks
+from k3prof.reporters.ladder_tables import ladder_sections
 from k3prof.reporters.untrusted import markdown, markdown_code
 
 
@@ -15,7 +17,8 @@ def as_markdown(summaries: Sequence[PlacementSummary]) -> str:
     notes = [block for summary in summaries for block in _notes(summary, ranking.own_caveats(summary, summaries))]
     if shared := ranking.shared_caveats(summaries):
         notes += ["### all placements", caveat_list(shared)]
-    return "\n\n".join([*ranking_tables(ranking.sections(summaries), "##"), *notes]) + "\n"
+    ladders = [block for summary in summaries for block in _ladders(summary)]
+    return "\n\n".join([*ranking_tables(ranking.sections(summaries), "##"), *ladders, *notes]) + "\n"
 
 
 def ranking_tables(found: Sequence[ranking.Section], heading: str) -> Iterator[str]:
@@ -62,6 +65,12 @@ def _cells(row: ranking.Row, devices: Sequence[str]) -> list[str]:
         formats.seconds(summary.load_s),
         note,
     ]
+
+
+def _ladders(summary: PlacementSummary) -> Iterator[str]:
+    if sections := ladder_sections(summary):
+        yield f"## {markdown(summary.placement)}"
+        yield from ladder_blocks(sections, "###")
 
 
 def _notes(summary: PlacementSummary, caveats: Sequence[Caveat]) -> Iterator[str]:

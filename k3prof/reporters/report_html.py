@@ -5,7 +5,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from k3prof.reporters import claim_tables, formats, gpu_tables, ledger_tables, pages, proof_tables
+from k3prof.reporters import (
+    claim_tables,
+    formats,
+    gpu_tables,
+    ladder_plot,
+    ladder_tables,
+    ledger_tables,
+    pages,
+    proof_tables,
+)
+from k3prof.reporters.ladder_tables import LadderSection
 from k3prof.reporters.report_input import ReportInput
 from k3prof.reporters.report_page import FIGURE_COLUMNS, PlacementPage, report_page
 from k3prof.reporters.timeline_png import as_png
@@ -32,8 +42,15 @@ def as_html(given: ReportInput) -> str:
         what_if_columns=ledger_tables.WHAT_IF_COLUMNS,
         ledger_legend=ledger_tables.LEGEND,
         pictures=_pictures(placements),
+        plots={one.summary.placement: [_plot(section) for section in one.ladders] for one in placements},
+        ladder_legends=ladder_tables.legends,
         anchors={one.summary.placement: f"placement-{number}" for number, one in enumerate(placements, start=1)},
     )
+
+
+def _plot(section: LadderSection) -> str | None:
+    svg = ladder_plot.as_svg(section)
+    return None if svg is None else f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _pictures(placements: Sequence[PlacementPage]) -> dict[str, str]:

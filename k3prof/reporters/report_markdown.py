@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from k3prof.core.trial import TrialStatus
 from k3prof.reporters import claim_tables, formats, gpu_tables, ledger_tables, proof_tables
+from k3prof.reporters.ladder_markdown import ladder_blocks
 from k3prof.reporters.ledger_tables import LedgerSection
 from k3prof.reporters.measurement import Facts
 from k3prof.reporters.ranking_markdown import caveat_list, ranking_tables
@@ -69,6 +70,7 @@ def _placement(one: PlacementPage) -> Iterator[str]:
             yield markdown(gpu_tables.LEGEND)
     if one.caveats:
         yield caveat_list(one.caveats)
+    yield from ladder_blocks(one.ladders, "####")
     for section in one.ledgers:
         yield from _ledger(section)
     if one.memory:

@@ -15,6 +15,7 @@ from k3prof.core.summary import PlacementSummary, WorkloadSummary
 from k3prof.core.timeline import ClockAnchor, Series
 from k3prof.core.trial import Caveat, TrialRecord, TrialStatus
 from k3prof.reporters import claim_tables, formats, gpu_tables, proof_tables, ranking, report_words
+from k3prof.reporters.ladder_tables import LadderSection, ladder_sections
 from k3prof.reporters.ledger_tables import LedgerSection, ledger_section
 from k3prof.reporters.measurement import Facts, measurement
 from k3prof.reporters.report_input import ReportInput
@@ -39,6 +40,7 @@ class PlacementPage:
         checks: One row of `CHECK_COLUMNS` per thing asked that the log can tell about.
         memory: A heading row, then one per device; empty when the log shows no memory.
         ledgers: Where the time of a token went, by workload; empty when splits were not traced.
+        ladders: Its ladders by streams and by depth; empty where it was asked for none.
     """
 
     summary: PlacementSummary
@@ -51,6 +53,7 @@ class PlacementPage:
     checks: tuple[proof_tables.Row, ...] = ()
     memory: tuple[proof_tables.Row, ...] = ()
     ledgers: tuple[LedgerSection, ...] = ()
+    ladders: tuple[LadderSection, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +137,7 @@ def _placement(given: ReportInput, summary: PlacementSummary) -> PlacementPage:
         checks=proof_tables.check_rows(summary.proof) if summary.proof else (),
         memory=_memory(summary.proof),
         ledgers=tuple(map(ledger_section, generation_first)),
+        ladders=ladder_sections(summary),
     )
 
 

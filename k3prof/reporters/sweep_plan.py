@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from k3prof.core.trial import Command, Workload
+from k3prof.core.trial import Caveat, Command, Workload
 from k3prof.reporters.shell import shell_command
 from k3prof.reporters.untrusted import one_line
 
@@ -20,6 +20,7 @@ class PlannedTrial:
         workloads: What is left to measure; empty when nothing is.
         build: The llama.cpp build that it runs on.
         command: What starts its server; what is chosen at the start stands in capitals.
+        skipped: The levels of ladders that its server cannot take.
     """
 
     placement: str
@@ -27,6 +28,7 @@ class PlannedTrial:
     workloads: tuple[Workload, ...]
     build: str
     command: Command
+    skipped: tuple[Caveat, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,5 +71,7 @@ def _lines(plan: SweepPlan) -> Iterator[str]:
         yield f"# {number}/{len(plan.trials)} {one_line(trial.placement)}{on}: {left}"
         if trial.about:
             yield f"# {one_line(trial.about)}"
+        for level in trial.skipped:
+            yield f"# left out: {one_line(level.message)}: {one_line(level.remedy)}"
         if trial.workloads:
             yield shell_command(trial.command)

@@ -16,6 +16,7 @@ from k3prof.core.idle import Parallelism
 from k3prof.core.summary import PlacementSummary
 from k3prof.core.trial import Caveat, TrialStatus
 from k3prof.reporters import formats, proof_tables, ranking
+from k3prof.reporters.ladder_table import ladder_tables
 from k3prof.reporters.ledger_table import ledger_tables
 from k3prof.reporters.untrusted import one_line
 
@@ -52,6 +53,7 @@ class RankingTable:
         yield _table(found, wide)
         yield Padding(_legend(found), (0, 1))
         yield from _memory(self.summaries, console, options.max_width)
+        yield from ladder_tables(self.summaries)
         yield from ledger_tables(self.summaries)
         yield from _notes(self.summaries)
 

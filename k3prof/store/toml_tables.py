@@ -48,17 +48,24 @@ def _env_text(value: object) -> str:
 
 def _workload(value: object) -> Workload:
     if not isinstance(value, str):
-        raise refusal(f"{shown(value)} is no workload", "write pp512, tg128, tg128@d4096 or tg128 x4, in quotes")
+        raise refusal(f"{shown(value)} is no workload", "write pp512, tg128, tg128@d4096 or tg128 x1,2,4, in quotes")
     return Workload.parse(value)
 
 
-def _some_and_all_different(workloads: tuple[Workload, ...]) -> tuple[Workload, ...]:
-    if not workloads:
+def _levels(value: object) -> tuple[Workload, ...]:
+    return Workload.parse_all(value) if isinstance(value, str) else (_workload(value),)
+
+
+def _some_and_all_different(entries: tuple[tuple[Workload, ...], ...]) -> tuple[tuple[Workload, ...], ...]:
+    if not entries:
         raise refusal("an empty list", "give at least one workload, or leave the key out")
+    workloads = [workload for entry in entries for workload in entry]
     for position, workload in enumerate(workloads):
         if workload in workloads[:position]:
-            raise refusal(f"{workload.name} stands here twice", "repeat = 3 measures each workload three times")
-    return workloads
+            in_ladder = any(workload in entry for entry in entries if len(entry) > 1)
+            hint = "leave it out of one of the two" if in_ladder else "repeat = 3 measures each workload three times"
+            raise refusal(f"{workload.name} stands here twice", hint)
+    return entries
 
 
 def _flag_value(value: object) -> FlagValue:
@@ -95,7 +102,8 @@ FlagSetting = Annotated[FlagValue, PlainValidator(_flag_value)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvText = Annotated[str, PlainValidator(_env_text)]
 WorkloadText = Annotated[Workload, PlainValidator(_workload)]
-Workloads = Annotated[tuple[WorkloadText, ...], AfterValidator(_some_and_all_different)]
+Levels = Annotated[tuple[Workload, ...], PlainValidator(_levels)]
+Workloads = Annotated[tuple[Levels, ...], AfterValidator(_some_and_all_different)]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -114,7 +122,7 @@ class SweepTable:
     model: Text | None = None
     devices: Annotated[Text, AfterValidator(check_devices)] = "auto"
     build: Text = "default"
-    workloads: Workloads = (Workload("pp", 512), Workload("tg", 128))
+    workloads: Workloads = ((Workload("pp", 512),), (Workload("tg", 128),))
     repeat: Annotated[int, Strict(), Field(ge=1, le=1000)] = 3
     price_per_hour: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
     flags: dict[Text, FlagSetting] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from k3prof.reporters import ranking_json, report_html, report_markdown, timelin
 from k3prof.reporters.report_input import ReportInput
 from k3prof.reporters.timeline_data import Timeline, timeline
 from k3prof.store.trace import Trace
+from k3prof.workflows.legs import BANDWIDTHS
 from k3prof.workflows.results import PlacementResult, SweepResult, read_results
 
 
@@ -162,7 +163,9 @@ def _report_input(trace: Trace, result: SweepResult) -> ReportInput:
         commands={trial.id: trace.command(trial.id) for trial, _ in trials},
         builds=trace.builds(),
         host={name: shown(value) for name, value in result.sweep.host.items()},
-        settings="\n".join(f"{name} = {shown(value)}" for name, value in result.sweep.settings.items()),
+        settings="\n".join(
+            f"{name} = {shown(value)}" for name, value in result.sweep.settings.items() if name != BANDWIDTHS
+        ),
         anchor=result.sweep.anchor,
         gpu_paths=told_paths(event for trial, _ in trials for event in trace.events(trial.id)),
     )

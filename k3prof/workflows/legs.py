@@ -18,7 +18,7 @@ from k3prof.llama.logs import read_log
 from k3prof.store.trace import Trace
 
 BANDWIDTHS = "bandwidths"
-"""Under which a session's settings hold how fast its devices' memory can be read."""
+"""Under which the settings of a sweep or a session hold how fast its devices' memory can be read, as far as known."""
 
 _BANDWIDTHS = TypeAdapter(dict[str, Bandwidth])
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from k3prof.core.refutation.effort import expected_seconds
 from k3prof.core.refutation.gather import Leg, gather
 from k3prof.core.refutation.judge import judge
+from k3prof.core.refutation.leg import LegPlace
 from k3prof.core.refutation.schedule import PlannedRound
 from k3prof.core.refutation.verdict import Verdict
 from k3prof.core.spans import SplitMode
@@ -22,11 +23,13 @@ from k3prof.workflows.sweep import planned_command
 def planned(prepared: PreparedRefutation, path: Path, options: RefutationOptions) -> RefutationPlan:
     """Return what testing hypotheses would run next, without starting or writing anything."""
     legs: list[Leg] = []
+    places: list[LegPlace] = []
     since: dict[str, int] = {}
     newest = 0
     if path.exists():
         with Trace.readable(path) as trace:
             legs = LegReader(trace, forget_failed=options.retry_failed).legs()
+            places = [place for _, place in trace.legs()]
             since = {one.hypothesis.digest: one.trials_before for one in trace.registered()}
             newest = max((trial.id for trial in trace.trials()), default=0)
     cases = [
@@ -35,7 +38,7 @@ def planned(prepared: PreparedRefutation, path: Path, options: RefutationOptions
         if (asked := question(one, prepared.asked, since.get(one.digest, newest))) is not None
     ]
     verdicts = judge(cases)
-    mode, following = _first_round(prepared, verdicts, legs, options)
+    mode, following = _first_round(prepared, verdicts, places, options)
     return RefutationPlan(
         verdicts=verdicts,
         round=following,
@@ -54,9 +57,9 @@ def planned(prepared: PreparedRefutation, path: Path, options: RefutationOptions
 
 
 def _first_round(
-    prepared: PreparedRefutation, verdicts: Sequence[Verdict], legs: Sequence[Leg], options: RefutationOptions
+    prepared: PreparedRefutation, verdicts: Sequence[Verdict], places: Sequence[LegPlace], options: RefutationOptions
 ) -> tuple[SplitMode, PlannedRound | None]:
     for mode in prepared.sweeps:
-        if (following := following_round(mode, verdicts, legs, options)) is not None:
+        if (following := following_round(mode, verdicts, places, options)) is not None:
             return mode, following
     return SplitMode.OFF, None

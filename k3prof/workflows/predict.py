@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from k3prof.llama.gguf import read_model
 from k3prof.store.config import Overrides, load_experiment
 from k3prof.store.toml_file import collecting
 from k3prof.workflows.compute_buffers import ComputeOracle, compute_oracle
+from k3prof.workflows.level_fit import level_fit
 from k3prof.workflows.machine_rig import machine_rig, named_rig
 from k3prof.workflows.model_file import model_path
 from k3prof.workflows.used_builds import UsedBuild, find_used_build, find_used_builds, plan_same_devices
@@ -155,13 +156,15 @@ def _predict(
 ) -> Prediction:
     has_stand_ins = bool(ground.plan and ground.plan.stand_ins)
     vocabulary = ground.used.vocabulary if ground.used is not None else _KNOWN_DEFAULTS
-    defaults = measurement_flags(vocabulary, settings.workloads, has_stand_ins)
+    fit = level_fit(settings, placement, vocabulary, model, ground.rig, has_stand_ins=has_stand_ins)
+    defaults = measurement_flags(vocabulary, fit.kept, has_stand_ins)
     flags = {**defaults, **effective_flags(settings, placement)}
     where = partial(where_flag, settings, placement)
     if trap := split_mode_trap(model, FlagReader(flags, where)):
         return Prediction(placement.name, ground.rig, warnings=(trap,))
     placed = lay_out(model, flags, ground.rig, where)
-    return predict_placed(placement.name, placed, settings.workloads, _compute(placed, oracle, ground.notes))
+    found = predict_placed(placement.name, placed, fit.kept, _compute(placed, oracle, ground.notes))
+    return replace(found, warnings=(*found.warnings, *fit.skipped))
 
 
 def _compute(placed: Placed, oracle: ComputeOracle | None, notes: list[str]) -> ComputeBuffers | None:

@@ -18,7 +18,7 @@ from k3prof.collectors.host_settings import host_settings
 from k3prof.core.experiment import flag_text
 from k3prof.core.ops.op_shares import op_shares
 from k3prof.core.refutation.effort import expected_seconds
-from k3prof.core.refutation.gather import Leg, splits_for
+from k3prof.core.refutation.gather import splits_for
 from k3prof.core.refutation.leg import LegPlace, would_fail_again
 from k3prof.core.refutation.leg_metrics import Need
 from k3prof.core.refutation.schedule import PlannedRound, next_round
@@ -32,10 +32,10 @@ from k3prof.reporters.refutation_input import RefutationReport
 from k3prof.reporters.sweep_display import SweepDisplay
 from k3prof.store.trace import Trace
 from k3prof.workflows.bandwidth import known_bandwidth, measure
+from k3prof.workflows.context_cost import known_bandwidths
 from k3prof.workflows.hypotheses import PreparedRefutation, metric_of
 from k3prof.workflows.judging import HYPOTHESES, judged
 from k3prof.workflows.legs import BANDWIDTHS, LegReader
-from k3prof.workflows.machine_rig import machine_rig
 from k3prof.workflows.ops import profile_ops
 from k3prof.workflows.progress import LegTracker
 from k3prof.workflows.refutation_report import report_on
@@ -130,7 +130,7 @@ class _Session:
         for mode in self._prepared.sweeps:
             while True:
                 verdicts = self.keep_verdicts()
-                planned = following_round(mode, verdicts, self._reader.legs(), self._options)
+                planned = following_round(mode, verdicts, [place for _, place in self._trace.legs()], self._options)
                 if planned is None:
                     break
                 if spent := self._spent(planned):
@@ -179,13 +179,10 @@ class _Session:
 
     def _bandwidths(self) -> dict[str, dict[str, object]]:
         """Return how fast each device's memory can be read; the host's is measured now if a hypothesis needs it."""
-        plan = self._prepared.first.devices
         facts = host_facts()
         if self._prepared.needs(Need.BANDWIDTH) and known_bandwidth(facts) is None:
             measure(facts, host_settings(), lambda *_: None)
-        rig = machine_rig(plan)
-        found = {device.name: rig.bandwidth(device.name) for device in plan.devices}
-        return {name: dataclasses.asdict(one) for name, one in found.items() if one is not None}
+        return known_bandwidths(self._prepared.first.devices)
 
     def _spent(self, planned: PlannedRound) -> str:
         """Return which budget the next round would exceed; empty when it would not."""
@@ -275,12 +272,19 @@ def default_trace(folder: Path) -> Path:
 
 
 def following_round(
-    mode: SplitMode, verdicts: Sequence[Verdict], legs: Sequence[Leg], options: RefutationOptions
+    mode: SplitMode, verdicts: Sequence[Verdict], places: Sequence[LegPlace], options: RefutationOptions
 ) -> PlannedRound | None:
-    """Return the next round of legs that are traced in one way; None when there is none, or the blocks are spent."""
+    """Return the next round of legs that are traced in one way; None when there is none, or the blocks are spent.
+
+    Args:
+        mode: The way of tracing.
+        verdicts: Those so far.
+        places: Of all legs of the trace.
+        options: How hypotheses are tested.
+    """
     of_mode = [one for one in verdicts if splits_for(metric_of(one.hypothesis)) is mode]
     most = options.budget.blocks
     if most is not None:
         of_mode = [one for one in of_mode if len(one.evidence.blocks) < most]
-    rounds = [[leg.place for leg in of_round] for _, of_round in groupby(legs, key=lambda leg: leg.place.round)]
+    rounds = [list(of_round) for _, of_round in groupby(places, key=lambda place: place.round)]
     return next_round(of_mode, rounds, options.seed)

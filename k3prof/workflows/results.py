@@ -14,6 +14,7 @@ from k3prof.core.trial_ledgers import trial_ledgers
 from k3prof.llama.logs import read_log
 from k3prof.store.sweeps import SweepRecord
 from k3prof.store.trace import Trace
+from k3prof.workflows.context_cost import trial_context_cost
 
 _NOT_RUN = Outcome(TrialStatus.INTERRUPTED, message="not run yet")
 
@@ -68,8 +69,10 @@ def _read(trace: Trace, placement: str, configuration: str, builds: Mapping[str,
         summarize_trial(trial, series, _prove(trace, trial), trial_ledgers(trial, partial(trace.spans, trial.id)))
         for trial, series in trials
     ]
-    build = builds.get(trials[-1][0].spec.build, "")
-    return PlacementResult(replace(merge(summaries), build=build), trials)
+    latest = trials[-1][0]
+    cost = trial_context_cost(latest, trace.model(latest.spec.model), trace.settings()[latest.id])
+    merged = replace(merge(summaries), build=builds.get(latest.spec.build, ""), context_cost=cost)
+    return PlacementResult(merged, trials)
 
 
 def _prove(trace: Trace, trial: TrialRecord) -> Proof | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from k3prof.core.experiment import Experiment, Placement, Settings, by_build, ef
 from k3prof.core.flag_check import canonical, check_flags
 from k3prof.core.flags import FlagVocabulary
 from k3prof.core.layout.flag_reader import FlagReader, known_names
+from k3prof.core.layout.level_fit import LevelFit
 from k3prof.core.layout.overrides import OVERRIDE_TENSOR, with_buffer_types
 from k3prof.core.layout.placed import lay_out
 from k3prof.core.layout.planned_buffers import PlannedBuffer
@@ -23,6 +24,7 @@ from k3prof.llama.command import deciding_env, measurement_flags, server_argv
 from k3prof.llama.devices import DevicePlan, stand_in_buffer_types
 from k3prof.store.config import Overrides, load_experiment
 from k3prof.store.toml_file import collecting
+from k3prof.workflows.level_fit import level_fit
 from k3prof.workflows.machine_rig import machine_rig
 from k3prof.workflows.model_file import ModelFile, find_model
 from k3prof.workflows.split_tracing import SplitTracing, plan_tracing
@@ -78,6 +80,7 @@ class PreparedSweep:
         predicted: The buffers that each placement's server should allocate, by the placement's name; None where that
             is not predicted.
         ineffective: What a placement asks for and llama-server would silently ignore, by the placement's name.
+        skipped: The levels of ladders that a placement's server cannot take, each with the reason.
     """
 
     experiment: Experiment
@@ -85,6 +88,7 @@ class PreparedSweep:
     specs: tuple[TrialSpec, ...]
     predicted: Mapping[str, tuple[PlannedBuffer, ...] | None]
     ineffective: Mapping[str, IneffectiveError] = field(default_factory=dict)
+    skipped: Mapping[str, tuple[Caveat, ...]] = field(default_factory=dict)
 
     @property
     def builds(self) -> tuple[Build, ...]:
@@ -109,7 +113,7 @@ class PreparedSweep:
     @property
     def notices(self) -> tuple[str, ...]:
         """What the user should know about builds and devices before they wait for the result."""
-        return tuple(filter(None, (self.devices.notice, *_same_code(self.builds))))
+        return tuple(filter(None, (self.devices.notice, *_same_code(self.builds), *_left_out(self.skipped))))
 
 
 def prepare(
@@ -131,7 +135,13 @@ def prepare(
         ConfigError: The files, the options or the model are wrong; every problem with the files at once.
         MachineError: A build or the devices cannot do it.
     """
-    experiment = load_experiment(path, overrides)
+    return prepare_experiment(load_experiment(path, overrides), inherited_env, refuse_ineffective=refuse_ineffective)
+
+
+def prepare_experiment(
+    experiment: Experiment, inherited_env: Mapping[str, str] = os.environ, *, refuse_ineffective: bool = True
+) -> PreparedSweep:
+    """Check everything that an experiment needs which has been read, as `prepare` does."""
     settings = experiment.settings
     parts = by_build(experiment)
     used = find_used_builds(parts)
@@ -145,13 +155,14 @@ def prepare(
     specs: dict[str, TrialSpec] = {}
     predicted: dict[str, tuple[PlannedBuffer, ...] | None] = {}
     ineffective: dict[str, IneffectiveError] = {}
+    skipped: dict[str, tuple[Caveat, ...]] = {}
     problems: list[ConfigError] = []
     for name, one in used.items():
         part = canonical(parts[name], one.vocabulary)
         rig = Rig(one.build, one.vocabulary, plans[name], model, plan_tracing(settings.splits, one.build))
-        own_specs = {
-            placement.name: _spec(part.settings, placement, rig, inherited_env) for placement in part.placements
-        }
+        fits = _fits(part, rig, problems)
+        own_specs = {one.name: _spec(part.settings, one, rig, fits[one.name], inherited_env) for one in part.placements}
+        skipped |= {placement: fit.skipped for placement, fit in fits.items()}
         with collecting(problems):
             predicted |= _predict(part, rig, own_specs, None if refuse_ineffective else ineffective)
         rigs |= dict.fromkeys(own_specs, rig)
@@ -159,11 +170,30 @@ def prepare(
     if problems:
         raise ConfigErrors(_unique(problems))
     in_order = tuple(specs[one.name] for one in experiment.placements)
-    return PreparedSweep(experiment, rigs, in_order, predicted, ineffective)
+    return PreparedSweep(experiment, rigs, in_order, predicted, ineffective, skipped)
 
 
-def _spec(settings: Settings, placement: Placement, rig: Rig, inherited_env: Mapping[str, str]) -> TrialSpec:
-    defaults = measurement_flags(rig.vocabulary, settings.workloads, bool(rig.devices.stand_ins))
+def _fits(part: Experiment, rig: Rig, problems: list[ConfigError]) -> dict[str, LevelFit]:
+    """Return what each placement can be asked for; all of it where a problem keeps that from being told."""
+    machine = machine_rig(rig.devices)
+    fits = dict.fromkeys((one.name for one in part.placements), LevelFit(part.settings.workloads, ()))
+    for placement in part.placements:
+        with collecting(problems):
+            fits[placement.name] = level_fit(
+                part.settings,
+                placement,
+                rig.vocabulary,
+                rig.model.header,
+                machine,
+                has_stand_ins=bool(rig.devices.stand_ins),
+            )
+    return fits
+
+
+def _spec(
+    settings: Settings, placement: Placement, rig: Rig, fit: LevelFit, inherited_env: Mapping[str, str]
+) -> TrialSpec:
+    defaults = measurement_flags(rig.vocabulary, fit.kept, bool(rig.devices.stand_ins))
     return TrialSpec(
         placement=placement.name,
         model=rig.model.fingerprint,
@@ -172,7 +202,7 @@ def _spec(settings: Settings, placement: Placement, rig: Rig, inherited_env: Map
         devices=rig.devices.identity,
         flags={**defaults, **effective_flags(settings, placement)},
         env=deciding_env(inherited_env, placement.env),
-        workloads=settings.workloads,
+        workloads=fit.kept,
         repeat=settings.repeat,
         splits=rig.tracing.mode,
     )
@@ -216,6 +246,17 @@ def _predict(
 def _unique(problems: Iterable[ConfigError]) -> list[ConfigError]:
     """Return problems, each once: placements share those of their file and of `sweep.toml`."""
     return list({problem.message: problem for problem in problems}.values())
+
+
+def _left_out(skipped: Mapping[str, Sequence[Caveat]]) -> Iterator[str]:
+    """Yield a line for each level of a ladder that is left out, with the placements unless it is all of them."""
+    placements: dict[Caveat, list[str]] = {}
+    for placement, levels in skipped.items():
+        for level in levels:
+            placements.setdefault(level, []).append(placement)
+    for level, names in placements.items():
+        whose = "" if len(names) == len(skipped) else f" of {', '.join(names)}"
+        yield f"left out{whose}: {level.message}: {level.remedy}"
 
 
 def _same_code(builds: Iterable[Build]) -> Iterator[str]:

@@ -103,11 +103,12 @@ def run_trial(
     *,
     patience: Patience,
     listener: TrialListener,
+    foreseen: Sequence[Caveat] = (),
 ) -> FinishedTrial:
     """Run one trial and store all of it.
 
     A trial whose server did something else than was asked is void. Whatever happens to the server is the trial's
-    outcome. An interruption is stored as one, and goes on.
+    outcome. An interruption is stored as one, and goes on. What was foreseen is stored with its caveats.
 
     Raises:
         MachineError: The devices do not start.
@@ -117,7 +118,7 @@ def run_trial(
     with tempfile.TemporaryDirectory(prefix="k3prof-") as name:
         folder = Path(name)
         with running_devices(rig.devices, rig.build, folder) as devices:
-            trial = _Trial(spec, predicted, rig, devices, trace, patience, listener, folder)
+            trial = _Trial(spec, predicted, rig, devices, trace, patience, listener, folder, _caveats=list(foreseen))
             return trial.run(sweep, started_ns)
 
 

@@ -24,7 +24,9 @@ from k3prof.llama.devices import stand_in_argv
 from k3prof.reporters.sweep_display import SweepDisplay
 from k3prof.reporters.sweep_plan import PlannedTrial, SweepPlan
 from k3prof.store.trace import Trace
+from k3prof.workflows.context_cost import known_bandwidths
 from k3prof.workflows.export import SweepFiles, export_sweep
+from k3prof.workflows.legs import BANDWIDTHS
 from k3prof.workflows.progress import ProgressTracker
 from k3prof.workflows.python_profile import own_profile
 from k3prof.workflows.results import read_results
@@ -83,7 +85,7 @@ def run_sweep(prepared: PreparedSweep, trace: Trace, options: SweepOptions, list
     trace.add_model(prepared.model.fingerprint, prepared.model.header)
     sweep = trace.begin_sweep(
         ClockAnchor(time.monotonic_ns(), time.time_ns()),
-        settings_of(prepared),
+        settings_of(prepared) | {BANDWIDTHS: known_bandwidths(prepared.devices)},
         host_record(),
         [(spec.placement, spec.configuration) for spec in prepared.specs],
     )
@@ -102,6 +104,7 @@ def run_sweep(prepared: PreparedSweep, trace: Trace, options: SweepOptions, list
                     sweep,
                     patience=options.patience,
                     listener=listener,
+                    foreseen=prepared.skipped.get(spec.placement, ()),
                 )
                 listener.on_outcome(spec, finished.outcome)
     except KeyboardInterrupt:
@@ -159,6 +162,7 @@ def planned(prepared: PreparedSweep, path: Path, *, retry_failed: bool) -> Sweep
                 workloads=todo.workloads if todo is not None else (),
                 build=prepared.rigs[spec.placement].build.name,
                 command=planned_command(prepared, spec),
+                skipped=prepared.skipped.get(spec.placement, ()),
             )
             for spec, todo in zip(prepared.specs, left, strict=True)
         ],

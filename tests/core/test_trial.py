@@ -41,6 +41,51 @@ def test_any_text_is_a_workload_or_refused_with_the_ways_to_write_one(text: str)
         assert repr(text) in str(error)
 
 
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [
+        ("tg128 x1,2,4", ["tg128", "tg128 x2", "tg128 x4"]),
+        ("tg128@d0,1k,4k,16k", ["tg128", "tg128@d1024", "tg128@d4096", "tg128@d16384"]),
+        ("pp512@d0,4k", ["pp512", "pp512@d4096"]),
+        ("tg8@d0,512 x1,2", ["tg8", "tg8 x2", "tg8@d512", "tg8@d512 x2"]),
+        ("tg8@d2k", ["tg8@d2048"]),
+        (" tg8@d0 , 1k x 1 , 2".replace("x ", "x"), ["tg8", "tg8 x2", "tg8@d1024", "tg8@d1024 x2"]),
+        ("tg128@d4096 x4", ["tg128@d4096 x4"]),
+    ],
+)
+def test_a_ladder_reads_as_its_levels(text: str, levels: list[str]) -> None:
+    assert [one.name for one in Workload.parse_all(text)] == levels
+
+
+LEVELS = st.lists(st.integers(1, 300), min_size=1, max_size=5, unique=True)
+
+
+@given(st.sampled_from(["pp", "tg"]), st.integers(2, 10**6), LEVELS, LEVELS, st.booleans())
+def test_a_grid_is_every_depth_with_every_number_of_streams(
+    kind: str, tokens: int, depths: list[int], streams: list[int], in_k: bool
+) -> None:
+    unit, suffix = (1024, "k") if in_k else (1, "")
+    text = f"{kind}{tokens}@d{','.join(f'{depth}{suffix}' for depth in depths)} x{','.join(map(str, streams))}"
+    expected = [Workload(kind, tokens, depth * unit, count) for depth in depths for count in streams]  # type: ignore[arg-type]
+    assert list(Workload.parse_all(text)) == expected
+
+
+@given(st.text(max_size=30) | st.from_regex(r"(tg|pp)[0-9]{1,3}(@d[0-9k,]{1,8})?( x[0-9,]{1,8})?", fullmatch=True))
+def test_any_text_is_a_ladder_of_different_levels_or_refused_by_what_it_is(text: str) -> None:
+    try:
+        levels = Workload.parse_all(text)
+    except ValueError as error:
+        assert repr(text) in str(error)
+    else:
+        assert len(set(levels)) == len(levels) >= 1
+        assert all(Workload.parse(one.name) == one for one in levels)
+
+
+def test_a_level_that_stands_twice_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="tg128@d1024 stands here twice"):
+        Workload.parse_all("tg128@d1k,1024")
+
+
 @pytest.mark.parametrize("text", ["tg1", "pp0", "tg128 x0", "tg", "pp512@4096", "TG128", "tg128@d", "tg-5"])
 def test_what_asks_for_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=text.split(maxsplit=1)[0][:2]):

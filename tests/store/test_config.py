@@ -321,6 +321,9 @@ def test_two_files_that_name_one_placement_are_both_named(folder):
         ("workloads = ['tg128', 'xx9']", "workloads[1]: 'xx9' is no workload"),
         ("workloads = [128]", "workloads[0]: 128 is no workload"),
         ("workloads = ['tg128', 'tg128 x1']", "workloads: tg128 stands here twice"),
+        ("workloads = ['tg8 x1,2', 'tg8@d0,1k']", "workloads: tg8 stands here twice | leave it out of one of the two"),
+        ("workloads = ['pp8', 'tg8 x2,2']", "workloads[1]: 'tg8 x2,2': tg8 x2 stands here twice"),
+        ("workloads = ['tg8@d0,1m']", "workloads[0]: 'tg8@d0,1m' is no workload: write pp512"),
         ("flags = 3", "flags: must be a table, not 3"),
         ("flags.ctx-size = {}", "flags.ctx-size: a table is no value of a flag"),
         ("flags.ctx-size = []", "flags.ctx-size: an empty list"),
@@ -493,3 +496,13 @@ def test_any_toml_is_an_experiment_or_a_readable_problem(tmp_path_factory, sweep
 def test_any_bytes_are_an_experiment_or_a_readable_problem(tmp_path_factory, content):
     folder = write(tmp_path_factory.mktemp("bytes"), {"sweep.toml": content, "p.toml": content})
     load_or_be_told(folder, Overrides(model="demo:k3"))
+
+
+def test_a_ladder_is_read_as_its_levels_from_the_file_and_the_command_line(folder):
+    write(folder, {"sweep.toml": 'model = "demo:k3"\nworkloads = ["pp8", "tg16 x1,2"]', "a.toml": ""})
+    settings = load_experiment(folder, Overrides()).settings
+    assert settings.workloads == (Workload("pp", 8), Workload("tg", 16), Workload("tg", 16, streams=2))
+    assert settings.levels == {Workload("tg", 16), Workload("tg", 16, streams=2)}
+    settings = load_experiment(folder, Overrides(workloads=("tg4@d0,1k", "pp4"))).settings
+    assert settings.workloads == (Workload("tg", 4), Workload("tg", 4, 1024), Workload("pp", 4))
+    assert settings.levels == {Workload("tg", 4), Workload("tg", 4, 1024)}

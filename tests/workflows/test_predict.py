@@ -225,3 +225,24 @@ def test_a_flag_that_the_build_does_not_know_is_refused(build, folder):
     assert [(one.message.removeprefix(f"{folder}/"), one.hint) for one in caught.value.problems] == [
         ("a.toml: flags.n-cpu-moee: unknown flag", "did you mean n-cpu-moe?")
     ]
+
+
+def test_levels_of_a_ladder_that_a_rig_cannot_take_are_foretold_as_they_would_fail_alone(tmp_path: Path, reap448):
+    folder = tmp_path / "ladder"
+    folder.mkdir()
+    (folder / "a.toml").write_text("[flags]\nctx-size = 16384\n")
+
+    def predicted(*workloads: str):
+        (found,) = predict(folder, Overrides(model=str(reap448["IQ1_S"]), workloads=workloads), "5xA40").placements
+        skipped = [one.message for one in found.warnings if one.code == "level-skipped"]
+        return found, [ceiling.workload.name for ceiling in found.ceilings], skipped
+
+    found, asked, skipped = predicted("tg128 x1,8,64")
+    assert (found.fits, asked) == (True, ["tg128", "tg128 x8"])
+    assert len(skipped) == 1
+    assert skipped[0].startswith("tg128 x64: with 64 slots CUDA0 would need")
+    alone, asked, skipped = predicted("tg128 x64")
+    assert (alone.fits, asked, skipped) == (False, ["tg128 x64"], [])
+    _, asked, skipped = predicted("tg128@d4k,32k")
+    assert asked == ["tg128@d4096"]
+    assert skipped == ["tg128@d32768: needs 32897 tokens of context, a slot has 16384"]

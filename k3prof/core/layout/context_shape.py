@@ -13,7 +13,8 @@ _STEP_TOKENS = 256
 """Contexts are rounded up to it (`llama_context` in src/llama-context.cpp)."""
 _AUTO_SLOTS = 4
 """Without `--parallel`, llama-server has four slots over one cache."""
-_MOST_SEQUENCES = 256
+MOST_SEQUENCES = 256
+"""Slots that llama-server takes (`LLAMA_MAX_SEQ`)."""
 _ROLLBACK_TYPES = frozenset({"draft-mtp", "draft-eagle3", "draft-dflash", "draft-dspark"})
 _ROLLBACK_NAMES = (
     "kimi-k3 qwen35 qwen35moe qwen4exp deepseek4 glm5-next nemotron_h nemotron_h_moe lfm2 lfm2moe bailingmoe3"
@@ -66,8 +67,8 @@ def context_shape(reader: FlagReader, model: Model) -> ContextShape:
     slots = reader.whole("parallel", -1, least=-1)
     unified = slots < 0 or reader.switch("kv-unified", False)
     sequences = slots if slots >= 0 else _AUTO_SLOTS
-    if not 0 < sequences <= _MOST_SEQUENCES:
-        raise reader.problem("parallel", f"llama-server has 1 to {_MOST_SEQUENCES} slots, not {sequences}")
+    if not 0 < sequences <= MOST_SEQUENCES:
+        raise reader.problem("parallel", f"llama-server has 1 to {MOST_SEQUENCES} slots, not {sequences}")
     per_slot = reader.whole("kv-unified-per-slot", 0)
     trained = model.geometry.context_length or 0
     total = reader.whole("ctx-size", 0) or (per_slot * sequences if "ctx-size" not in reader.flags else 0) or trained
