@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from k3prof import __version__
-from k3prof.cli import build, doctor, explain, import_, inspect, ops, predict, pyspy, refute, report, sweep, timeline
+from k3prof.cli import (
+    build,
+    doctor,
+    explain,
+    import_,
+    inspect,
+    ops,
+    predict,
+    probe,
+    pyspy,
+    refute,
+    report,
+    sweep,
+    timeline,
+)
 from k3prof.errors import ConfigErrors, K3profError
 
 INTERRUPTED = 130
@@ -31,7 +45,8 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(help=_ABOUT)(_root)
-    for command in (doctor, build, inspect, predict, sweep, refute, timeline, report, ops, explain, import_, pyspy):
+    measuring = (sweep, refute, timeline, report, probe, ops)
+    for command in (doctor, build, inspect, predict, *measuring, explain, import_, pyspy):
         command.register(app)
     return app
 
