@@ -29,7 +29,7 @@ def noise_obstacle(again: Sequence[Block], smallest: float, rules: Rules) -> str
     blocks = blocks_at_look(again, rules)
     if not blocks:
         return (
-            f"the placement was run against itself in {len(again)} blocks: it takes {rules.looks[0]} to know how far "
+            f"blocks of the placement against itself so far: {len(again)}; it takes {rules.looks[0]} to know how far "
             "runs of one placement differ here"
         )
     problem = unusable(blocks, is_ratio=True)
